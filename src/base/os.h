@@ -1,0 +1,40 @@
+/* os.h - every call to the operating system: files and maps, clock, cores, memory, atomic replacement of a file. */
+#ifndef BASE_OS_H
+#define BASE_OS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+/* A whole file in memory: mapped, or read when mapping is not wanted or refused.  The mapping is private and read-only.
+ * FIFOs, folders and devices are refused with a sentence. */
+typedef struct {
+    const uint8_t *data; /* owned by the record, until os_unmap */
+    size_t len;
+    bool mapped;         /* false: data is heap memory */
+} os_file;
+
+llada_status os_map(os_file *f, const char *path, bool use_mmap, llada_err *err);
+void os_unmap(os_file *f); /* idempotent */
+
+/* A file truncated while it is mapped raises SIGBUS at the next touch.  os_map_lost re-checks the size on disk of the
+ * mapped file: true when it is now shorter than `len`. */
+bool os_map_lost(const os_file *f, const char *path);
+
+double os_seconds(void);     /* monotonic */
+size_t os_page_size(void);
+int os_cores(void);          /* cores this process may run on */
+uint64_t os_free_memory(void); /* bytes that can be taken without swapping; a cgroup limit counts; 0: unknown */
+
+/* Writing a file that is either wholly there or not at all: a temporary file beside it, fsync, rename. */
+typedef struct {
+    FILE *f;
+    char *path, *tmp; /* owned */
+} os_new_file;
+
+llada_status os_create(os_new_file *n, const char *path, llada_err *err);
+llada_status os_commit(os_new_file *n, llada_err *err); /* flush, fsync, rename; on failure the old file stays */
+void os_discard(os_new_file *n);                        /* removes the temporary file; idempotent, fine after commit */
+
+#endif

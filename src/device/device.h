@@ -1,0 +1,62 @@
+/* device.h - what a device must do: hold a model's weights, hold a session's K,V and scratch, and run passes.
+ *
+ * A pass is a set of rows.  Row r carries a token at a position and writes its fresh K,V into slot[r] of the K,V store.
+ * What a row sees is its group's list of columns: slots in ascending order of position.  A row always sees its own slot:
+ * where the list holds a column at the row's own position, the row's slot stands in for it; else it is put in at its
+ * place.  So an ordinary row's position is in the list with its own slot, and a shadow row (a mask at the position of a
+ * committed token) sees everything but that token.  A row's result depends on its columns only, not on which other rows
+ * share the pass.  Nothing here knows what a mask is. */
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include "graph/graph.h"
+#include "graph/score.h"
+
+enum { PASS_GROUPS = 2 };
+
+typedef struct {
+    const int32_t *slot, *pos; /* columns by rising position */
+    int n;
+} pass_cols;
+
+typedef struct {
+    int n;                      /* rows */
+    const int32_t *pos, *token, *slot; /* [n] */
+    const uint8_t *group;       /* [n] index into cols */
+    pass_cols cols[PASS_GROUPS];
+    int n_want;
+    const int32_t *want;        /* [n_want] row numbers whose scores are wanted */
+    const score_how *how;
+    const score_ask *ask;       /* [n_want] */
+    score *out;                 /* [n_want]; NULL: none */
+    float *logits;              /* [n_want][n_vocab_rows]; NULL: not kept */
+} pass;
+
+typedef struct device_weights device_weights; /* per model; shared by sessions */
+typedef struct device_ctx device_ctx;         /* per session */
+
+typedef struct {
+    int max_rows, max_want; /* of one pass */
+    int slots;              /* K,V store */
+    int max_pos;            /* positions 0..max_pos-1 */
+    int threads;
+    bool kv_f16;
+    uint64_t cpu_mask;
+} device_limits;
+
+typedef struct device {
+    const char *name;
+    /* The graph is borrowed until weights_close. */
+    llada_status (*weights_open)(device_weights **out, const graph *g, llada_err *err);
+    void (*weights_close)(device_weights **w);
+    /* Everything run needs is allocated here; run allocates nothing. */
+    llada_status (*open)(device_ctx **out, device_weights *w, const device_limits *lim, llada_err *err);
+    void (*close)(device_ctx **c);
+    llada_status (*run)(device_ctx *c, const pass *p, llada_err *err);
+    int (*threads)(const device_ctx *c);
+    size_t (*bytes)(const device_ctx *c);   /* memory held by the context */
+} device;
+
+extern const device device_cpu;
+
+#endif
