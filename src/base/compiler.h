@@ -8,6 +8,19 @@
 #define ADD_OVERFLOWS(a, b, r) __builtin_add_overflow(a, b, r)
 #define MUL_OVERFLOWS(a, b, r) __builtin_mul_overflow(a, b, r)
 #define RESTRICT __restrict__
+#define ALWAYS_INLINE inline __attribute__((always_inline)) /* kernels whose tile sizes must become constants */
+#if defined(__x86_64__)
+#define READ_XCR0(lo, hi) __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0)) /* registers the system saves */
+#endif
+
+/* One turn of a spin loop: tells the core to let its twin run. */
+#if defined(__x86_64__) || defined(__i386__)
+#define CPU_RELAX() __builtin_ia32_pause()
+#elif defined(__aarch64__) || defined(__arm__)
+#define CPU_RELAX() __asm__ __volatile__("yield")
+#else
+#define CPU_RELAX() ((void)0)
+#endif
 #else
 #error "a GNU-compatible compiler (gcc or clang) is needed"
 #endif

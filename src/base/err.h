@@ -6,8 +6,8 @@
 #include "base/compiler.h"
 #include "llada.h"
 
-/* Fills err (may be NULL) and returns st.  Long sentences are cut at a character boundary; bytes below 0x20 and
- * invalid UTF-8 (from file names or hostile files) are replaced by '?'. */
+/* Fills err (may be NULL) and returns st.  Long sentences are cut at a character boundary; control characters and
+ * invalid UTF-8 (from file names or hostile files) are replaced by '?'.  The arguments may quote err->text. */
 llada_status llada_fail(llada_err *err, llada_status st, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 #endif

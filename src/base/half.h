@@ -1,5 +1,5 @@
-/* half.h - 16-bit floats: IEEE binary16 and bfloat16, to and from float.  Exact one way, round-to-nearest-even the other;
- * NaN stays NaN, values too large become infinity. */
+/* half.h - 16-bit floats: IEEE binary16 and bfloat16, to and from float.  Exact one way, round-to-nearest-even the
+ * other; NaN stays NaN, values too large become infinity. */
 #ifndef BASE_HALF_H
 #define BASE_HALF_H
 

@@ -13,19 +13,23 @@ typedef struct {
     const uint8_t *data; /* owned by the record, until os_unmap */
     size_t len;
     bool mapped;         /* false: data is heap memory */
+    uint64_t dev, ino;   /* which file on disk it is */
 } os_file;
 
 llada_status os_map(os_file *f, const char *path, bool use_mmap, llada_err *err);
 void os_unmap(os_file *f); /* idempotent */
 
 /* A file truncated while it is mapped raises SIGBUS at the next touch.  os_map_lost re-checks the size on disk of the
- * mapped file: true when it is now shorter than `len`. */
+ * mapped file: true when it is now shorter than `len`.  A file that was removed or replaced meanwhile lives on in the
+ * mapping and is not lost. */
 bool os_map_lost(const os_file *f, const char *path);
 
 double os_seconds(void);     /* monotonic */
 size_t os_page_size(void);
 int os_cores(void);          /* cores this process may run on */
 uint64_t os_free_memory(void); /* bytes that can be taken without swapping; a cgroup limit counts; 0: unknown */
+uint64_t os_free_memory_in(const char *root); /* the same with the folders proc and sys below root: for tests */
+const char *os_why(int code); /* an errno value in words, for the end of a sentence */
 
 /* Writing a file that is either wholly there or not at all: a temporary file beside it, fsync, rename. */
 typedef struct {
