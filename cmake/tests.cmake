@@ -1,0 +1,76 @@
+# Tests.  A file named test_*.c, check_*.c, fuzz_*.c or *.sh in its folder is a test; nothing has to be listed.  Labels:
+# unit, golden, kernels, fuzz, e2e.  Tests run in the source folder, so that they can name tests/fixtures/... .
+
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+set(TEST_TIMEOUT 300)
+if(CMAKE_CROSSCOMPILING)
+  set(TEST_TIMEOUT 1500) # an emulator
+endif()
+
+# name label source...: one program.
+function(llada_test_program name)
+  add_executable(${name} ${ARGN})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE LLADA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE llada_objects PkgConfig::CMOCKA PkgConfig::JANSSON)
+endfunction()
+
+function(llada_register name label)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${TEST_TIMEOUT})
+endfunction()
+
+foreach(kind unit golden)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${kind}/test_*.c)
+  file(GLOB helpers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${kind}/*.c)
+  list(FILTER helpers EXCLUDE REGEX "/test_[^/]*\\.c$")
+  if(helpers)
+    add_library(${kind}_helpers STATIC ${helpers})
+    target_link_libraries(${kind}_helpers PUBLIC llada_flags PkgConfig::CMOCKA PkgConfig::JANSSON)
+  endif()
+  foreach(src ${sources})
+    get_filename_component(name ${src} NAME_WE)
+    llada_test_program(${name} ${src})
+    if(helpers)
+      target_link_libraries(${name} PRIVATE ${kind}_helpers)
+    endif()
+    if(name MATCHES "^test_app" AND TARGET llada_app_parts)
+      target_link_libraries(${name} PRIVATE llada_app_parts)
+    endif()
+    llada_register(${name} ${kind} ${name})
+  endforeach()
+endforeach()
+
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/kernels/check_*.c)
+foreach(src ${sources})
+  get_filename_component(name ${src} NAME_WE)
+  llada_test_program(${name} ${src})
+  llada_register(${name} kernels ${name})
+endforeach()
+
+# Fuzzers: with LLADA_FUZZ programs that search; else (every normal build) programs that replay the saved corpus.
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
+foreach(src ${sources})
+  get_filename_component(name ${src} NAME_WE)
+  string(REGEX REPLACE "^fuzz_" "" corpus ${name})
+  if(LLADA_FUZZ)
+    llada_test_program(${name} ${src})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    llada_test_program(${name} ${src} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay.c)
+    llada_register(${name} fuzz ${name} tests/fuzz/corpus/${corpus})
+  endif()
+endforeach()
+
+# End to end: each script gets the program, the source folder and the build folder.  They need this machine's own
+# program, so not in a cross build.
+if(TARGET llada_app AND NOT CMAKE_CROSSCOMPILING)
+  file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/e2e/*.sh)
+  foreach(script ${scripts})
+    get_filename_component(name ${script} NAME_WE)
+    llada_register(e2e_${name} e2e bash ${script} $<TARGET_FILE:llada_app> ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+    set_tests_properties(e2e_${name} PROPERTIES ENVIRONMENT "CC=${CMAKE_C_COMPILER};LLADA_SANITIZE=${LLADA_SANITIZE}")
+  endforeach()
+endif()
