@@ -31,7 +31,7 @@ typedef enum {
 typedef enum { DIM_FIXED, DIM_ROWS, DIM_WANT } dim_rows;
 
 typedef struct {
-    const char *name;  /* borrowed from the model's arena */
+    const char *name;  /* borrowed: a constant, or the file's */
     tensor_kind kind;
     dim_rows rows;
     int64_t n_rows;    /* when DIM_FIXED: weight rows (outputs) */
@@ -46,7 +46,7 @@ typedef int tensor_id; /* index into graph.t; -1: none */
 typedef struct {
     op_kind kind;
     int layer;                          /* -1 outside layers */
-    tensor_id out, in, in2, weight, bias, residual;
+    tensor_id out, in, in2, weight, bias, residual; /* -1 where the kind has no such tensor; ROPE: out is in */
     int width, heads, kv_heads;         /* ROPE, ATTENTION, RMSNORM groups */
     rope_style rope;
     float eps;
@@ -57,7 +57,8 @@ typedef struct {
     int n_ops, cap_ops;
     tensor *t;
     int n_t, cap_t;
-    int n_layer, n_embd, head_dim, n_head, n_kv_head, n_vocab_rows; /* n_vocab_rows: rows of the head, padding included */
+    int n_layer, n_embd, head_dim, n_head, n_kv_head;
+    int n_vocab_rows; /* rows of the head, padding included */
     double rope_base;
 } graph;
 
@@ -77,8 +78,8 @@ int graph_op(graph *g, op o);
 /* Checks every operator's shapes and tensors, so that a device need not: LLADA_BAD_MODEL names operator and tensor. */
 llada_status graph_check(const graph *g, llada_err *err);
 
-/* Gives every activation its address for passes of up to max_rows rows and max_want scored rows: a tensor lives from the
- * operator that first writes it to the last that touches it, and tensors whose lives overlap never share bytes (greedy
+/* Gives every activation its address for passes of up to max_rows rows and max_want scored rows: a tensor lives from
+ * the operator that first writes it to the last that touches it, and tensors whose lives overlap never share bytes (greedy
  * interval colouring, largest first). */
 llada_status graph_plan(const graph *g, int max_rows, int max_want, graph_arena *out, llada_err *err);
 void graph_arena_free(graph_arena *a);

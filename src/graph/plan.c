@@ -18,12 +18,9 @@ typedef struct {
 
 static void touch(life *l, tensor_id id, int i)
 {
-    if (id < 0)
-        return;
-    if (l[id].first > i)
-        l[id].first = i;
-    if (l[id].last < i)
-        l[id].last = i;
+    if (id < 0) return;
+    if (l[id].first > i) l[id].first = i;
+    if (l[id].last < i) l[id].last = i;
 }
 
 static bool tensor_bytes(const tensor *t, int max_rows, int max_want, size_t *bytes)
@@ -40,10 +37,8 @@ static bool tensor_bytes(const tensor *t, int max_rows, int max_want, size_t *by
 static int by_size(const void *pa, const void *pb)
 {
     const life *a = pa, *b = pb;
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? 1 : -1;
-    if (a->first != b->first)
-        return a->first < b->first ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
+    if (a->first != b->first) return a->first < b->first ? -1 : 1;
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
@@ -54,12 +49,9 @@ static void place(life *l, const life **order, int n)
     int where = n;
     for (int i = 0; i < n; i++) {
         const life *p = order[i];
-        if (p->last < l->first || p->first > l->last || p->bytes == 0)
-            continue;
-        if (at + l->bytes <= p->offset)
-            break;
-        if (at < p->offset + p->bytes)
-            at = p->offset + p->bytes;
+        if (p->last < l->first || p->first > l->last || p->bytes == 0) continue;
+        if (at + l->bytes <= p->offset) break;
+        if (at < p->offset + p->bytes) at = p->offset + p->bytes;
     }
     l->offset = at;
     while (where > 0 && order[where - 1]->offset > at) {
@@ -87,8 +79,7 @@ static size_t most_alive(const life *l, int n, size_t *delta, int n_ops)
 /* Fills l with the activations that are used; -1 when their sizes overflow. */
 static int collect(const graph *g, int max_rows, int max_want, life *l, size_t *sum)
 {
-    for (tensor_id id = 0; id < g->n_t; id++)
-        l[id] = (life){.id = id, .first = INT_MAX, .last = -1};
+    for (tensor_id id = 0; id < g->n_t; id++) l[id] = (life){ .id = id, .first = INT_MAX, .last = -1 };
     for (int i = 0; i < g->n_ops; i++) {
         const op *o = &g->ops[i];
         touch(l, o->out, i);
@@ -98,10 +89,8 @@ static int collect(const graph *g, int max_rows, int max_want, life *l, size_t *
     }
     int n = 0;
     for (tensor_id id = 0; id < g->n_t; id++) {
-        if (g->t[id].kind != T_ACTIVATION || l[id].last < 0)
-            continue;
-        if (!tensor_bytes(&g->t[id], max_rows, max_want, &l[id].bytes) || !size_add(*sum, l[id].bytes, sum))
-            return -1;
+        if (g->t[id].kind != T_ACTIVATION || l[id].last < 0) continue;
+        if (!tensor_bytes(&g->t[id], max_rows, max_want, &l[id].bytes) || !size_add(*sum, l[id].bytes, sum)) return -1;
         l[n++] = l[id];
     }
     return n;
@@ -109,9 +98,10 @@ static int collect(const graph *g, int max_rows, int max_want, life *l, size_t *
 
 llada_status graph_plan(const graph *g, int max_rows, int max_want, graph_arena *out, llada_err *err)
 {
-    *out = (graph_arena){0};
+    *out = (graph_arena){ 0 };
     if (max_rows < 1 || max_want < 0)
-        return llada_fail(err, LLADA_BAD_ARG, "a plan for %d rows and %d scored rows can't be made", max_rows, max_want);
+        return llada_fail(err, LLADA_BAD_ARG, "a plan for %d rows and %d scored rows can't be made", max_rows,
+                          max_want);
     size_t n_t = (size_t)g->n_t;
     life *l = mem_array(n_t, sizeof *l);
     const life **order = mem_array(n_t, sizeof *order);
@@ -119,8 +109,7 @@ llada_status graph_plan(const graph *g, int max_rows, int max_want, graph_arena 
     out->offset = mem_array(n_t, sizeof *out->offset);
     llada_status st = LLADA_OK;
     int n = -1;
-    if (l && order && delta && out->offset)
-        n = collect(g, max_rows, max_want, l, &out->sum);
+    if (l && order && delta && out->offset) n = collect(g, max_rows, max_want, l, &out->sum);
     if (n < 0) {
         st = llada_fail(err, LLADA_NO_MEMORY, "no memory for a plan of %d tensors and %d rows", g->n_t, max_rows);
         graph_arena_free(out);
@@ -131,8 +120,7 @@ llada_status graph_plan(const graph *g, int max_rows, int max_want, graph_arena 
     for (int i = 0; i < n; i++) {
         place(&l[i], order, i);
         out->offset[l[i].id] = l[i].offset;
-        if (out->bytes < l[i].offset + l[i].bytes)
-            out->bytes = l[i].offset + l[i].bytes;
+        if (out->bytes < l[i].offset + l[i].bytes) out->bytes = l[i].offset + l[i].bytes;
     }
 done:
     mem_free(delta);
@@ -144,5 +132,5 @@ done:
 void graph_arena_free(graph_arena *a)
 {
     mem_free(a->offset);
-    *a = (graph_arena){0};
+    *a = (graph_arena){ 0 };
 }

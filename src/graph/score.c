@@ -1,6 +1,6 @@
-/* score.c - one row of scores judged.  Rows are as wide as the vocabulary (126,464 ids for LLaDA-8B) and there are many,
- * so each is read few times: once for the largest score, once for the sum of exponentials, and once more for noise when
- * sampling.  Banned ids cut the row into spans, which keeps the inner loops free of tests for them. */
+/* score.c - one row of scores judged.  Rows are as wide as the vocabulary (126,464 ids for LLaDA-8B) and there are
+ * many, so each is read few times: once for the largest score, once for the sum of exponentials, and once more for
+ * noise when sampling.  Banned ids cut the row into spans, which keeps the inner loops free of tests for them. */
 #include "graph/score.h"
 
 #include <float.h>
@@ -23,10 +23,7 @@ typedef struct {
     int end;    /* of the row */
 } spans;
 
-static spans spans_of(const score_how *how, int end)
-{
-    return (spans){.how = how, .end = end, .lo = 0, .hi = -1};
-}
+static spans spans_of(const score_how *how, int end) { return (spans){ .how = how, .end = end, .lo = 0, .hi = -1 }; }
 
 static bool next_span(spans *s)
 {
@@ -36,8 +33,7 @@ static bool next_span(spans *s)
             s->hi = s->how->ban[s->i++];
             return true;
         }
-        if (s->how->ban[s->i] == s->lo)
-            s->lo++;
+        if (s->how->ban[s->i] == s->lo) s->lo++;
     }
     s->hi = s->end;
     return s->lo < s->end;
@@ -46,8 +42,7 @@ static bool next_span(spans *s)
 static bool banned(const score_how *how, int32_t id)
 {
     for (int i = 0; i < how->n_ban; i++) {
-        if (how->ban[i] == id)
-            return true;
+        if (how->ban[i] == id) return true;
     }
     return false;
 }
@@ -61,9 +56,8 @@ enum { LANES = 16 };
 static float largest(const float *x, int n, bool *fine)
 {
     float m[LANES];
-    int wrong[LANES] = {0}, i = 0;
-    for (int j = 0; j < LANES; j++)
-        m[j] = -INFINITY;
+    int wrong[LANES] = { 0 }, i = 0;
+    for (int j = 0; j < LANES; j++) m[j] = -INFINITY;
     for (; i + LANES <= n; i += LANES) {
         for (int j = 0; j < LANES; j++) {
             float v = x[i + j];
@@ -84,7 +78,7 @@ static float largest(const float *x, int n, bool *fine)
 }
 
 typedef struct {
-    double sum;  /* of e = exp(x - max) */
+    double sum;    /* of e = exp(x - max) */
     double moment; /* of e * (x - max); never positive */
 } mass;
 
@@ -98,8 +92,7 @@ static void add_mass(mass *total, const float *x, int n, double max)
         double sum = 0, moment = 0;
         for (int j = i; j < hi; j++) {
             double d = (double)x[j] - max;
-            if (d < NEGLIGIBLE)
-                continue;
+            if (d < NEGLIGIBLE) continue;
             double e = exp(d);
             sum += e;
             moment += e * d;
@@ -113,8 +106,7 @@ static void add_mass(mass *total, const float *x, int n, double max)
 static void add_top(score *out, float *best, const float *x, int lo, int hi)
 {
     for (int i = lo; i < hi; i++) {
-        if (!(x[i] > best[SCORE_TOP - 1]))
-            continue;
+        if (!(x[i] > best[SCORE_TOP - 1])) continue;
         int k = SCORE_TOP - 1;
         for (; k > 0 && x[i] > best[k - 1]; k--) {
             best[k] = best[k - 1];
@@ -152,7 +144,7 @@ static float float_of(uint32_t key)
 
 /* Keys are looked at in three digits, highest first. */
 enum { LEVELS = 3, BINS = 1 << 11 };
-static const int digit_shift[LEVELS] = {21, 10, 0}, digit_bits[LEVELS] = {11, 11, 10};
+static const int digit_shift[LEVELS] = { 21, 10, 0 }, digit_bits[LEVELS] = { 11, 11, 10 };
 
 /* Tempered mass and number of the scores whose key begins with a prefix, by the key's next digit. */
 typedef struct {
@@ -168,8 +160,7 @@ static void fill(histogram *h, const float *x, const score_how *how, int n, doub
     for (spans s = spans_of(how, n); next_span(&s);) {
         for (int i = s.lo; i < s.hi; i++) {
             uint32_t key = key_of(x[i]);
-            if ((key & above) != prefix)
-                continue;
+            if ((key & above) != prefix) continue;
             uint32_t bin = key >> shift & digit;
             h->mass[bin] += exp(((double)x[i] - max) / how->temp);
             h->count[bin]++;
@@ -191,32 +182,27 @@ static nucleus find_nucleus(const float *x, const score_how *how, int n, double 
         fill(&h, x, how, n, max, prefix, level);
         if (level == 0 && how->top_p < 1) {
             want = 0;
-            for (int b = BINS - 1; b >= 0; b--)
-                want += h.mass[b];
+            for (int b = BINS - 1; b >= 0; b--) want += h.mass[b];
             want *= how->top_p;
         }
-        int last = -1; /* the lowest bin that holds anything: where rounding leaves the sum short of want, it ends there */
+        int last = -1; /* lowest bin so far that holds anything: the end, too, where rounding leaves the sum short */
         for (bin = BINS - 1; bin >= 0; bin--) {
-            if (h.count[bin] == 0)
-                continue;
+            if (h.count[bin] == 0) continue;
             if (last >= 0) {
                 have += h.mass[last];
                 have_n += h.count[last];
             }
             last = bin;
-            if (have + h.mass[bin] >= want || have_n >= want_n - h.count[bin])
-                break;
+            if (have + h.mass[bin] >= want || have_n >= want_n - h.count[bin]) break;
         }
         bin = last;
         prefix |= (uint32_t)bin << digit_shift[level];
     }
     int ties = h.count[bin]; /* all of one score now */
     double each = h.mass[bin] / ties, by_mass = each > 0 ? ceil((want - have) / each) : ties;
-    if (by_mass < ties)
-        ties = by_mass < 1 ? 1 : (int)by_mass;
-    if (want_n - have_n < ties)
-        ties = want_n - have_n;
-    return (nucleus){float_of(prefix), ties};
+    if (by_mass < ties) ties = by_mass < 1 ? 1 : (int)by_mass;
+    if (want_n - have_n < ties) ties = want_n - have_n;
+    return (nucleus){ float_of(prefix), ties };
 }
 
 /* The arg-max of score/T plus Gumbel noise -ln(-ln u), which draws from the softmax of score/T.  Every id below n takes
@@ -229,16 +215,13 @@ static int32_t draw(const float *x, const score_how *how, int n, double max, uin
     double best = -INFINITY;
     int id = 0;
     for (spans s = spans_of(how, n); next_span(&s);) {
-        for (; id < s.lo; id++)
-            rng_next(&r);
+        for (; id < s.lo; id++) rng_unit(&r);
         for (; id < s.hi; id++) {
             double u = rng_unit(&r);
-            if (x[id] < set.cut || (x[id] == set.cut && set.ties-- <= 0))
-                continue;
+            if (x[id] < set.cut || (x[id] == set.cut && set.ties-- <= 0)) continue;
             double tempered = ((double)x[id] - max) / how->temp;
             /* -ln(-ln u) <= -ln(1 - u) <= u / (1 - u): most ids can be told apart from a winner without logarithms. */
-            if ((best - tempered) * (1 - u) > u || !(tempered > -INFINITY))
-                continue;
+            if ((best - tempered) * (1 - u) > u || !(tempered > -INFINITY)) continue;
             double noisy = tempered - log(-log(u));
             if (token < 0 || noisy > best) {
                 best = noisy;
@@ -254,20 +237,17 @@ static int32_t draw(const float *x, const score_how *how, int n, double max, uin
 void score_row(score *out, const float *logits, int n, const score_how *how, const score_ask *ask)
 {
     int end = n < how->n_vocab ? n : how->n_vocab;
-    *out = (score){.token = -1};
-    for (int i = 0; i < SCORE_TOP; i++)
-        out->top[i] = -1;
+    *out = (score){ .token = -1 };
+    for (int i = 0; i < SCORE_TOP; i++) out->top[i] = -1;
 
     float max = -INFINITY;
     bool fine = true;
     for (spans s = spans_of(how, end); next_span(&s);) {
         float m = largest(logits + s.lo, s.hi - s.lo, &fine);
-        if (!(m > max))
-            continue;
+        if (!(m > max)) continue;
         max = m;
         out->token = s.lo;
-        while (logits[out->token] != m)
-            out->token++;
+        while (logits[out->token] != m) out->token++;
     }
     if (!fine || out->token < 0) {
         out->token = -1;
@@ -275,29 +255,25 @@ void score_row(score *out, const float *logits, int n, const score_how *how, con
         return;
     }
 
-    mass all = {0};
+    mass all = { 0 };
     float best[SCORE_TOP];
-    for (int i = 0; i < SCORE_TOP; i++)
-        best[i] = -INFINITY;
+    for (int i = 0; i < SCORE_TOP; i++) best[i] = -INFINITY;
     for (spans s = spans_of(how, end); next_span(&s);) {
         add_mass(&all, logits + s.lo, s.hi - s.lo, max);
-        if (how->want_top)
-            add_top(out, best, logits, s.lo, s.hi);
+        if (how->want_top) add_top(out, best, logits, s.lo, s.hi);
     }
     if (how->temp > 0) {
         bool cut = how->top_p < 1 || how->top_k > 0;
-        nucleus set = cut ? find_nucleus(logits, how, end, max) : (nucleus){-INFINITY, INT_MAX};
+        nucleus set = cut ? find_nucleus(logits, how, end, max) : (nucleus){ -INFINITY, INT_MAX };
         out->token = draw(logits, how, end, max, ask->seed, set);
     }
     out->p = exp((double)logits[out->token] - max) / all.sum;
     out->lse = max + log(all.sum);
     for (int i = 0; how->want_top && i < SCORE_TOP && out->top[i] >= 0; i++)
         out->top_p[i] = exp((double)best[i] - max) / all.sum;
-    if (how->want_top)
-        out->entropy = fmax(0, log(all.sum) - all.moment / all.sum);
+    if (how->want_top) out->entropy = fmax(0, log(all.sum) - all.moment / all.sum);
     for (int i = 0; i < ask->n_probe && i < SCORE_PROBES; i++) {
         int32_t id = ask->probe[i];
-        if (id >= 0 && id < end && !banned(how, id))
-            out->probe_p[i] = exp((double)logits[id] - max) / all.sum;
+        if (id >= 0 && id < end && !banned(how, id)) out->probe_p[i] = exp((double)logits[id] - max) / all.sum;
     }
 }

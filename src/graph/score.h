@@ -1,5 +1,5 @@
-/* score.h - what is kept of one row of scores (logits): the choice and its plain softmax confidence, and the few numbers
- * that commit rules and revision ask for.  Everything accumulates in float64; ties go to the lowest id. */
+/* score.h - what is kept of one row of scores (logits): the choice and its plain softmax confidence, and the few
+ * numbers that commit rules and revision ask for.  Everything accumulates in float64; ties go to the lowest id. */
 #ifndef GRAPH_SCORE_H
 #define GRAPH_SCORE_H
 

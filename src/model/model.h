@@ -1,16 +1,15 @@
-/* model.h - a model: its file, tokenizer, hyper-parameters and the graph of one pass.  Everything a file says is checked
- * here, once, with sentences that name both numbers; nothing above or below checks it again.  One file per architecture
+/* model.h - a model: its file, tokenizer, hyper-parameters and the graph of one pass.  Everything a file says is
+ * checked here, once, with sentences that name both numbers; nothing above or below checks it again.  One file per architecture
  * (llada.c, ...) builds its graph. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
-#include "base/mem.h"
 #include "format/gguf.h"
 #include "graph/graph.h"
 #include "text/chat.h"
 #include "text/tok.h"
 
-enum { MODEL_MAX_ENDS = 4, MODEL_MAX_BAN = 8 };
+enum { MODEL_MAX_ENDS = 4, MODEL_MAX_BAN = 8, MODEL_MAX_VOCAB = 1 << 24 };
 
 typedef struct model model;
 
@@ -25,7 +24,6 @@ struct model {
     gguf *file;               /* owned */
     tok *tok;                 /* owned */
     const chat_layout *chat;  /* NULL: the file's template is none we know */
-    arena *names;             /* owned: tensor names of the graph */
     const model_arch *arch;
     char title[128];          /* general.name, else the file's name */
     char warn[256];           /* one sentence about oddities, or "" */
@@ -48,8 +46,8 @@ bool model_is_end(const model *m, int32_t id);
 /* The architectures we run; n of them. */
 const model_arch *const *model_archs(size_t *n);
 
-/* For architecture files: the weight of that name, checked to be rows x cols (cols fastest), as a graph tensor; a bias or
- * norm has rows 1.  -1 and *st set: missing or of another shape.  optional: -1 with LLADA_OK when absent. */
+/* For architecture files: the weight of that name, checked to be rows x cols (cols fastest), as a graph tensor; a bias
+ * or norm has rows 1.  -1 and *st set: missing or of another shape.  optional: -1 with LLADA_OK when absent. */
 tensor_id model_weight(model *m, int64_t rows, int64_t cols, bool optional, llada_status *st, llada_err *err,
                        const char *fmt, ...) PRINTF_LIKE(7, 8);
 
