@@ -13,8 +13,7 @@ static void set_where(gguf_part *p, const char *path)
 llada_status gguf_open_part(gguf_part *p, const char *path, bool use_mmap, char *warn, size_t cap, llada_err *err)
 {
     llada_status st = os_map(&p->file, path, use_mmap, err);
-    if (st)
-        return st;
+    if (st) return st;
     p->path = mem_strdup(path, strlen(path));
     if (!p->path) {
         os_unmap(&p->file);
@@ -33,15 +32,12 @@ static llada_status join_tensors(gguf *g, llada_err *err)
         return LLADA_OK;
     }
     uint32_t n = 0;
-    for (uint32_t i = 0; i < g->n_parts; i++)
-        n += g->parts[i].n_t; /* gguf_open_set has bounded the sum */
+    for (uint32_t i = 0; i < g->n_parts; i++) n += g->parts[i].n_t; /* gguf_open_set has bounded the sum */
     g->t = mem_array(n, sizeof *g->t);
-    if (!g->t)
-        return llada_fail(err, LLADA_NO_MEMORY, "no memory for %u tensors", n);
+    if (!g->t) return llada_fail(err, LLADA_NO_MEMORY, "no memory for %u tensors", n);
     for (uint32_t i = 0; i < g->n_parts; i++) {
         const gguf_part *p = &g->parts[i];
-        if (p->n_t)
-            memcpy(g->t + g->n_t, p->t, p->n_t * sizeof *p->t);
+        if (p->n_t) memcpy(g->t + g->n_t, p->t, p->n_t * sizeof *p->t);
         g->n_t += p->n_t;
     }
     return LLADA_OK;
@@ -50,11 +46,9 @@ static llada_status join_tensors(gguf *g, llada_err *err)
 static llada_status index_tensors(gguf *g, llada_err *err)
 {
     llada_status st = join_tensors(g, err);
-    if (st)
-        return st;
+    if (st) return st;
     g->t_order = gguf_sort(g->t, g->n_t, gguf_by_tensor);
-    if (!g->t_order)
-        return llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u tensors", g->n_t);
+    if (!g->t_order) return llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u tensors", g->n_t);
     for (uint32_t i = 1; i < g->n_t; i++) {
         const gguf_tensor *a = &g->t[g->t_order[i - 1]], *b = &g->t[g->t_order[i]];
         if (!strcmp(a->name, b->name))
@@ -66,8 +60,7 @@ static llada_status index_tensors(gguf *g, llada_err *err)
 static gguf *new_gguf(llada_err *err)
 {
     gguf *g = mem_new(sizeof *g);
-    if (g)
-        g->parts = mem_new(sizeof *g->parts);
+    if (g) g->parts = mem_new(sizeof *g->parts);
     if (!g || !g->parts) {
         mem_free(g);
         llada_fail(err, LLADA_NO_MEMORY, "no memory for a file record");
@@ -80,18 +73,13 @@ static gguf *new_gguf(llada_err *err)
 llada_status gguf_open(gguf **out, const char *path, bool use_mmap, char *warn, size_t cap, llada_err *err)
 {
     *out = NULL;
-    if (warn && cap)
-        warn[0] = 0;
+    if (warn && cap) warn[0] = 0;
     gguf *g = new_gguf(err);
-    if (!g)
-        return LLADA_NO_MEMORY;
+    if (!g) return LLADA_NO_MEMORY;
     llada_status st = gguf_open_part(&g->parts[0], path, use_mmap, warn, cap, err);
-    if (!st)
-        st = gguf_open_set(g, path, use_mmap, warn, cap, err);
-    if (!st)
-        st = index_tensors(g, err);
-    if (st)
-        gguf_close(&g);
+    if (!st) st = gguf_open_set(g, path, use_mmap, warn, cap, err);
+    if (!st) st = index_tensors(g, err);
+    if (st) gguf_close(&g);
     *out = g;
     return st;
 }
@@ -99,19 +87,14 @@ llada_status gguf_open(gguf **out, const char *path, bool use_mmap, char *warn, 
 llada_status gguf_open_memory(gguf **out, const void *data, size_t len, char *warn, size_t cap, llada_err *err)
 {
     *out = NULL;
-    if (warn && cap)
-        warn[0] = 0;
+    if (warn && cap) warn[0] = 0;
     gguf *g = new_gguf(err);
-    if (!g)
-        return LLADA_NO_MEMORY;
+    if (!g) return LLADA_NO_MEMORY;
     g->parts[0].file = (os_file){ .data = data, .len = len };
     llada_status st = gguf_read_part(&g->parts[0], warn, cap, err);
-    if (!st)
-        st = gguf_open_set(g, NULL, false, warn, cap, err);
-    if (!st)
-        st = index_tensors(g, err);
-    if (st)
-        gguf_close(&g);
+    if (!st) st = gguf_open_set(g, NULL, false, warn, cap, err);
+    if (!st) st = index_tensors(g, err);
+    if (st) gguf_close(&g);
     *out = g;
     return st;
 }
@@ -119,13 +102,10 @@ llada_status gguf_open_memory(gguf **out, const void *data, size_t len, char *wa
 void gguf_close(gguf **gp)
 {
     gguf *g = *gp;
-    if (!g)
-        return;
+    if (!g) return;
     mem_free(g->t_order);
-    if (g->n_parts > 1)
-        mem_free(g->t);
-    for (uint32_t i = 0; i < g->n_parts; i++)
-        gguf_free_part(&g->parts[i]);
+    if (g->n_parts > 1) mem_free(g->t);
+    for (uint32_t i = 0; i < g->n_parts; i++) gguf_free_part(&g->parts[i]);
     mem_free(g->parts);
     mem_free(g);
     *gp = NULL;
@@ -136,15 +116,13 @@ uint32_t gguf_version(const gguf *g) { return g->parts[0].version; }
 uint64_t gguf_file_bytes(const gguf *g)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < g->n_parts; i++)
-        n += g->parts[i].file.len;
+    for (uint32_t i = 0; i < g->n_parts; i++) n += g->parts[i].file.len;
     return n;
 }
 
 bool gguf_lost(const gguf *g)
 {
     for (uint32_t i = 0; i < g->n_parts; i++)
-        if (g->parts[i].path && os_map_lost(&g->parts[i].file, g->parts[i].path))
-            return true;
+        if (g->parts[i].path && os_map_lost(&g->parts[i].file, g->parts[i].path)) return true;
     return false;
 }

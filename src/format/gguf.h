@@ -10,8 +10,8 @@
 typedef struct gguf gguf;
 
 typedef enum {
-    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STR, GGUF_ARR, GGUF_U64, GGUF_I64,
-    GGUF_F64
+    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STR, GGUF_ARR, GGUF_U64,
+    GGUF_I64, GGUF_F64
 } gguf_kind;
 
 typedef struct {
@@ -40,16 +40,18 @@ uint64_t gguf_file_bytes(const gguf *g);  /* all shards together */
 /* True when a mapped file has been cut short on disk since it was opened (touching its data would fault). */
 bool gguf_lost(const gguf *g);
 
-/* Typed getters: LLADA_OK and *out; or LLADA_BAD_MODEL with a sentence naming key, type found and type wanted.  A missing
- * key gives LLADA_BAD_MODEL ("key X is missing").  Integers of any width are converted when the value fits. */
+/* Typed getters: LLADA_OK and *out; or LLADA_BAD_MODEL with a sentence naming key, type found and type wanted.  A
+ * missing key gives LLADA_BAD_MODEL ("key X is missing").  Integers of any width are converted when the value fits;
+ * nothing else is, but that gguf_arr_f32 takes f64 items and rounds them. */
 bool gguf_has(const gguf *g, const char *key);
 llada_status gguf_get_int(const gguf *g, const char *key, int64_t lo, int64_t hi, int64_t *out, llada_err *err);
 llada_status gguf_get_f64(const gguf *g, const char *key, double *out, llada_err *err); /* f32, f64 or integers */
 llada_status gguf_get_bool(const gguf *g, const char *key, bool *out, llada_err *err);
 llada_status gguf_get_str(const gguf *g, const char *key, gguf_str *out, llada_err *err);
-/* Arrays: the count; then each item.  Items were bounds-checked when the file was opened. */
+/* Arrays: the count; then the items into an array of the caller's, of just that many: another n is refused with both
+ * numbers.  Items were bounds-checked when the file was opened. */
 llada_status gguf_get_arr(const gguf *g, const char *key, gguf_kind *item, uint64_t *n, llada_err *err);
-llada_status gguf_arr_str(const gguf *g, const char *key, gguf_str *items, uint64_t n, llada_err *err); /* fills n items */
+llada_status gguf_arr_str(const gguf *g, const char *key, gguf_str *items, uint64_t n, llada_err *err);
 llada_status gguf_arr_i64(const gguf *g, const char *key, int64_t *items, uint64_t n, llada_err *err);
 llada_status gguf_arr_f32(const gguf *g, const char *key, float *items, uint64_t n, llada_err *err);
 
@@ -65,7 +67,8 @@ const gguf_tensor *gguf_find(const gguf *g, const char *name); /* NULL: none */
 
 typedef struct gguf_writer gguf_writer;
 
-llada_status gguf_writer_open(gguf_writer **out, const char *path, llada_err *err); /* the file appears at finish only */
+/* The file appears under its name only at the finish. */
+llada_status gguf_writer_open(gguf_writer **out, const char *path, llada_err *err);
 llada_status gguf_put_u32(gguf_writer *w, const char *key, uint32_t v, llada_err *err);
 llada_status gguf_put_f32(gguf_writer *w, const char *key, float v, llada_err *err);
 llada_status gguf_put_bool(gguf_writer *w, const char *key, bool v, llada_err *err);
@@ -73,11 +76,14 @@ llada_status gguf_put_str(gguf_writer *w, const char *key, const char *s, size_t
 llada_status gguf_put_str_arr(gguf_writer *w, const char *key, const gguf_str *items, uint64_t n, llada_err *err);
 llada_status gguf_put_i32_arr(gguf_writer *w, const char *key, const int32_t *items, uint64_t n, llada_err *err);
 llada_status gguf_put_f32_arr(gguf_writer *w, const char *key, const float *items, uint64_t n, llada_err *err);
-llada_status gguf_copy_key(gguf_writer *w, const gguf *from, uint64_t i, llada_err *err); /* any kind, byte for byte */
+llada_status gguf_copy_key(gguf_writer *w, const gguf *from, uint64_t i, llada_err *err);
+/* ^ any kind, byte for byte; keys split.* are left out, for the new file is whole; general.alignment is obeyed */
 /* Declare every tensor first, then write their data in the same order, in one or more pieces each. */
-llada_status gguf_add_tensor(gguf_writer *w, const char *name, uint32_t type, int n_dims, const uint64_t *dims, llada_err *err);
+llada_status gguf_add_tensor(gguf_writer *w, const char *name, uint32_t type, int n_dims, const uint64_t *dims,
+                             llada_err *err);
 llada_status gguf_write_data(gguf_writer *w, const void *data, size_t bytes, llada_err *err);
-llada_status gguf_writer_finish(gguf_writer **w, llada_err *err); /* refuses when data is missing; atomic */
+/* Refuses when data is missing; atomic.  The writer is gone afterwards, whatever the result. */
+llada_status gguf_writer_finish(gguf_writer **w, llada_err *err);
 void gguf_writer_discard(gguf_writer **w);                        /* NULL-safe */
 
 #endif

@@ -58,8 +58,7 @@ static bool int_at(uint32_t kind, const uint8_t *d, integer *v)
 
 static bool to_i64(integer v, int64_t *out)
 {
-    if (!v.neg && v.bits > INT64_MAX)
-        return false;
+    if (!v.neg && v.bits > INT64_MAX) return false;
     *out = (int64_t)v.bits;
     return true;
 }
@@ -72,17 +71,15 @@ llada_status gguf_part_int(const gguf_part *p, const char *key, int64_t lo, int6
 {
     const gguf_kv *kv = gguf_part_find(p, key);
     integer v;
-    if (!kv)
-        return missing(p, key, err);
-    if (!int_at(kv->kind, p->file.data + kv->at, &v))
-        return wrong(p, kv, "an integer", err);
+    if (!kv) return missing(p, key, err);
+    if (!int_at(kv->kind, p->file.data + kv->at, &v)) return wrong(p, kv, "an integer", err);
     int64_t x;
     if (!to_i64(v, &x))
         return llada_fail(err, LLADA_BAD_MODEL, "%skey %.64s is %llu; %lld to %lld is allowed", p->where, key,
                           (unsigned long long)v.bits, (long long)lo, (long long)hi);
     if (x < lo || x > hi)
-        return llada_fail(err, LLADA_BAD_MODEL, "%skey %.64s is %lld; %lld to %lld is allowed", p->where, key, (long long)x,
-                          (long long)lo, (long long)hi);
+        return llada_fail(err, LLADA_BAD_MODEL, "%skey %.64s is %lld; %lld to %lld is allowed", p->where, key,
+                          (long long)x, (long long)lo, (long long)hi);
     *out = x;
     return LLADA_OK;
 }
@@ -97,8 +94,7 @@ llada_status gguf_get_f64(const gguf *g, const char *key, double *out, llada_err
     const gguf_part *p = &g->parts[0];
     const gguf_kv *kv = gguf_part_find(p, key);
     integer v;
-    if (!kv)
-        return missing(p, key, err);
+    if (!kv) return missing(p, key, err);
     const uint8_t *d = p->file.data + kv->at;
     if (kv->kind == GGUF_F32)
         *out = (double)f32_at(d);
@@ -115,10 +111,8 @@ llada_status gguf_get_bool(const gguf *g, const char *key, bool *out, llada_err 
 {
     const gguf_part *p = &g->parts[0];
     const gguf_kv *kv = gguf_part_find(p, key);
-    if (!kv)
-        return missing(p, key, err);
-    if (kv->kind != GGUF_BOOL)
-        return wrong(p, kv, "bool", err);
+    if (!kv) return missing(p, key, err);
+    if (kv->kind != GGUF_BOOL) return wrong(p, kv, "bool", err);
     *out = p->file.data[kv->at] != 0;
     return LLADA_OK;
 }
@@ -127,10 +121,8 @@ llada_status gguf_get_str(const gguf *g, const char *key, gguf_str *out, llada_e
 {
     const gguf_part *p = &g->parts[0];
     const gguf_kv *kv = gguf_part_find(p, key);
-    if (!kv)
-        return missing(p, key, err);
-    if (kv->kind != GGUF_STR)
-        return wrong(p, kv, "string", err);
+    if (!kv) return missing(p, key, err);
+    if (kv->kind != GGUF_STR) return wrong(p, kv, "string", err);
     const uint8_t *d = p->file.data + kv->at;
     *out = (gguf_str){ .s = (const char *)d + 8, .len = (size_t)le64(d) };
     return LLADA_OK;
@@ -141,10 +133,8 @@ llada_status gguf_get_str(const gguf *g, const char *key, gguf_str *out, llada_e
 static llada_status find_arr(const gguf *g, const char *key, const gguf_kv **out, llada_err *err)
 {
     const gguf_kv *kv = gguf_part_find(&g->parts[0], key);
-    if (!kv)
-        return missing(&g->parts[0], key, err);
-    if (kv->kind != GGUF_ARR)
-        return wrong(&g->parts[0], kv, "an array", err);
+    if (!kv) return missing(&g->parts[0], key, err);
+    if (kv->kind != GGUF_ARR) return wrong(&g->parts[0], kv, "an array", err);
     *out = kv;
     return LLADA_OK;
 }
@@ -153,8 +143,7 @@ llada_status gguf_get_arr(const gguf *g, const char *key, gguf_kind *item, uint6
 {
     const gguf_kv *kv = NULL;
     llada_status st = find_arr(g, key, &kv, err);
-    if (st)
-        return st;
+    if (st) return st;
     *item = (gguf_kind)kv->item;
     *n = kv->n;
     return LLADA_OK;
@@ -165,11 +154,10 @@ static llada_status find_items(const gguf *g, const char *key, uint64_t n, const
                                llada_err *err)
 {
     llada_status st = find_arr(g, key, kv, err);
-    if (st)
-        return st;
+    if (st) return st;
     if ((*kv)->n != n)
-        return llada_fail(err, LLADA_BAD_MODEL, "%skey %.64s has %llu items, but %llu are wanted", g->parts[0].where, key,
-                          (unsigned long long)(*kv)->n, (unsigned long long)n);
+        return llada_fail(err, LLADA_BAD_MODEL, "%skey %.64s has %llu items, but %llu are wanted", g->parts[0].where,
+                          key, (unsigned long long)(*kv)->n, (unsigned long long)n);
     *d = g->parts[0].file.data + (*kv)->at + GGUF_ARR_HEAD;
     return LLADA_OK;
 }
@@ -179,10 +167,8 @@ llada_status gguf_arr_str(const gguf *g, const char *key, gguf_str *items, uint6
     const gguf_kv *kv = NULL;
     const uint8_t *d = NULL;
     llada_status st = find_items(g, key, n, &kv, &d, err);
-    if (st)
-        return st;
-    if (kv->item != GGUF_STR)
-        return wrong(&g->parts[0], kv, "array of string", err);
+    if (st) return st;
+    if (kv->item != GGUF_STR) return wrong(&g->parts[0], kv, "array of string", err);
     for (uint64_t i = 0; i < n; i++) {
         items[i] = (gguf_str){ .s = (const char *)d + 8, .len = (size_t)le64(d) };
         d += 8 + items[i].len;
@@ -195,8 +181,7 @@ llada_status gguf_arr_i64(const gguf *g, const char *key, int64_t *items, uint64
     const gguf_kv *kv = NULL;
     const uint8_t *d = NULL;
     llada_status st = find_items(g, key, n, &kv, &d, err);
-    if (st)
-        return st;
+    if (st) return st;
     if (kv->item == GGUF_BOOL || kv->item == GGUF_STR || kv->item == GGUF_F32 || kv->item == GGUF_F64)
         return wrong(&g->parts[0], kv, "array of integers", err);
     size_t each = gguf_kind_bytes(kv->item);
@@ -214,12 +199,9 @@ llada_status gguf_arr_f32(const gguf *g, const char *key, float *items, uint64_t
     const gguf_kv *kv = NULL;
     const uint8_t *d = NULL;
     llada_status st = find_items(g, key, n, &kv, &d, err);
-    if (st)
-        return st;
-    if (kv->item != GGUF_F32 && kv->item != GGUF_F64)
-        return wrong(&g->parts[0], kv, "array of f32", err);
-    for (uint64_t i = 0; i < n; i++)
-        items[i] = kv->item == GGUF_F32 ? f32_at(d + 4 * i) : (float)f64_at(d + 8 * i);
+    if (st) return st;
+    if (kv->item != GGUF_F32 && kv->item != GGUF_F64) return wrong(&g->parts[0], kv, "array of f32", err);
+    for (uint64_t i = 0; i < n; i++) items[i] = kv->item == GGUF_F32 ? f32_at(d + 4 * i) : (float)f64_at(d + 8 * i);
     return LLADA_OK;
 }
 
@@ -229,10 +211,8 @@ uint64_t gguf_n_keys(const gguf *g) { return g->parts[0].n_kv; }
 
 const char *gguf_key(const gguf *g, uint64_t i, gguf_kind *kind)
 {
-    if (i >= g->parts[0].n_kv)
-        return NULL;
-    if (kind)
-        *kind = (gguf_kind)g->parts[0].kv[i].kind;
+    if (i >= g->parts[0].n_kv) return NULL;
+    if (kind) *kind = (gguf_kind)g->parts[0].kv[i].kind;
     return g->parts[0].kv[i].name;
 }
 

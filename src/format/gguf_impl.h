@@ -34,12 +34,12 @@ typedef struct {
 
 /* One file of a set. */
 typedef struct {
-    os_file file; /* for a file in memory: borrowed bytes, `path` NULL */
-    char *path;   /* owned */
+    os_file file;    /* for a file in memory: borrowed bytes, `path` NULL */
+    char *path;      /* owned */
     char where[168]; /* "name.gguf: " before every sentence, or "" */
     arena *names;
-    gguf_kv *kv;       /* owned; in file order */
-    gguf_tensor *t;    /* owned; in file order */
+    gguf_kv *kv;        /* owned; in file order */
+    gguf_tensor *t;     /* owned; in file order */
     uint32_t *kv_order; /* owned: indices of kv, sorted by name */
     uint32_t n_kv, n_t, version;
     size_t align, data_at; /* data_at: file offset of the tensor data */
@@ -60,6 +60,13 @@ static inline uint32_t le32(const uint8_t *p)
 static inline uint64_t le64(const uint8_t *p) { return le32(p) | (uint64_t)le32(p + 4) << 32; }
 
 static inline bool gguf_align_ok(uint64_t a) { return a >= 1 && a <= GGUF_MAX_ALIGN && (a & (a - 1)) == 0; }
+
+/* Names go into messages and onto terminals: the specification's ASCII, without control characters. */
+bool gguf_printable(const uint8_t *s, size_t len);
+
+/* Fills t->bytes from type and dims (unused ones 1); false when rows do not divide into blocks, a dimension is 0 or the
+ * product overflows. */
+bool gguf_tensor_bytes(gguf_tensor *t);
 
 /* Bytes of one value of a kind; 0 for strings and arrays. */
 size_t gguf_kind_bytes(uint32_t kind);

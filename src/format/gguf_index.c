@@ -2,7 +2,8 @@
 #include "format/gguf_impl.h"
 
 /* One pass of the merge sort: runs of `width` in src become runs of 2 * width in dst. */
-static void merge_pass(const void *items, gguf_order_fn cmp, const uint32_t *src, uint32_t *dst, uint32_t n, uint32_t width)
+static void merge_pass(const void *items, gguf_order_fn cmp, const uint32_t *src, uint32_t *dst, uint32_t n,
+                       uint32_t width)
 {
     for (uint32_t lo = 0; lo < n; lo += 2 * width) {
         uint32_t mid = n - lo > width ? lo + width : n;
@@ -24,8 +25,7 @@ uint32_t *gguf_sort(const void *items, uint32_t n, gguf_order_fn cmp)
         mem_free(b);
         return NULL;
     }
-    for (uint32_t i = 0; i < n; i++)
-        a[i] = i;
+    for (uint32_t i = 0; i < n; i++) a[i] = i;
     for (uint32_t width = 1; width < n; width *= 2) {
         merge_pass(items, cmp, a, b, n, width);
         uint32_t *t = a;
@@ -61,8 +61,7 @@ const gguf_kv *gguf_part_find(const gguf_part *p, const char *key)
         uint32_t mid = lo + (hi - lo) / 2;
         const gguf_kv *kv = &p->kv[p->kv_order[mid]];
         int c = strcmp(key, kv->name);
-        if (c == 0)
-            return kv;
+        if (c == 0) return kv;
         if (c < 0)
             hi = mid;
         else
@@ -78,8 +77,7 @@ const gguf_tensor *gguf_find(const gguf *g, const char *name)
         uint32_t mid = lo + (hi - lo) / 2;
         const gguf_tensor *t = &g->t[g->t_order[mid]];
         int c = strcmp(name, t->name);
-        if (c == 0)
-            return t;
+        if (c == 0) return t;
         if (c < 0)
             hi = mid;
         else

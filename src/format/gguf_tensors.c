@@ -16,37 +16,40 @@ static llada_status check_dims(const gguf_part *p, const gguf_tensor *t, llada_e
         return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s has type %u, which is not supported", p->where, t->name,
                           t->type);
     if (t->dims[0] % (uint64_t)q->block)
-        return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s: rows of %llu values are not a multiple of %s's block of %d",
-                          p->where, t->name, (unsigned long long)t->dims[0], q->name, q->block);
+        return llada_fail(err, LLADA_BAD_MODEL,
+                          "%stensor %.64s: rows of %llu values are not a multiple of %s's block of %d", p->where,
+                          t->name, (unsigned long long)t->dims[0], q->name, q->block);
     return LLADA_OK;
+}
+
+bool gguf_tensor_bytes(gguf_tensor *t)
+{
+    if (!quant_row_bytes(t->type, t->dims[0], &t->bytes)) return false;
+    for (int i = 1; i < 4; i++)
+        if (t->dims[i] > SIZE_MAX || !size_mul(t->bytes, (size_t)t->dims[i], &t->bytes)) return false;
+    return t->bytes > 0;
 }
 
 static llada_status count_bytes(const gguf_part *p, gguf_tensor *t, llada_err *err)
 {
-    bool ok = quant_row_bytes(t->type, t->dims[0], &t->bytes);
-    for (int i = 1; ok && i < 4; i++)
-        ok = t->dims[i] <= SIZE_MAX && size_mul(t->bytes, (size_t)t->dims[i], &t->bytes);
-    if (ok)
-        return LLADA_OK;
+    if (gguf_tensor_bytes(t)) return LLADA_OK;
     return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s: the shape %llu x %llu x %llu x %llu overflows", p->where,
                       t->name, (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
                       (unsigned long long)t->dims[2], (unsigned long long)t->dims[3]);
 }
 
 /* One entry at *at; moves *at behind it. */
-static llada_status read_entry(gguf_part *p, gguf_tensor *t, uint64_t *off, size_t *at, size_t *name_bytes, llada_err *err)
+static llada_status read_entry(gguf_part *p, gguf_tensor *t, uint64_t *off, size_t *at, size_t *name_bytes,
+                               llada_err *err)
 {
     const uint8_t *d = p->file.data;
-    if (p->file.len - *at < 8)
-        return gguf_cut_short(p, "the tensor table", "", *at, 8, err);
+    if (p->file.len - *at < 8) return gguf_cut_short(p, "the tensor table", "", *at, 8, err);
     uint64_t len = le64(d + *at);
     *at += 8;
     llada_status st = gguf_read_name(p, *at, len, GGUF_MAX_TENSOR_NAME, "tensor name", name_bytes, &t->name, err);
-    if (st)
-        return st;
+    if (st) return st;
     *at += (size_t)len;
-    if (p->file.len - *at < 4)
-        return gguf_cut_short(p, "the table entry of tensor ", t->name, *at, 4, err);
+    if (p->file.len - *at < 4) return gguf_cut_short(p, "the table entry of tensor ", t->name, *at, 4, err);
     uint32_t n = le32(d + *at);
     if (n < 1 || n > 4)
         return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s has %u dimensions (at byte %zu); 1 to 4 are supported",
@@ -55,14 +58,12 @@ static llada_status read_entry(gguf_part *p, gguf_tensor *t, uint64_t *off, size
     if (p->file.len - *at < 8 * n + 12)
         return gguf_cut_short(p, "the table entry of tensor ", t->name, *at, 8 * n + 12, err);
     t->n_dims = (int)n;
-    for (uint32_t i = 0; i < 4; i++)
-        t->dims[i] = i < n ? le64(d + *at + 8 * i) : 1;
+    for (uint32_t i = 0; i < 4; i++) t->dims[i] = i < n ? le64(d + *at + 8 * i) : 1;
     *at += 8 * n;
     t->type = le32(d + *at);
     *off = le64(d + *at + 4);
     *at += 12;
-    if ((st = check_dims(p, t, err)))
-        return st;
+    if ((st = check_dims(p, t, err))) return st;
     return count_bytes(p, t, err);
 }
 
@@ -73,11 +74,12 @@ static llada_status place(const gguf_part *p, gguf_tensor *t, uint64_t off, llad
         return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s: offset %llu is not a multiple of the alignment %zu",
                           p->where, t->name, (unsigned long long)off, p->align);
     if (off > SIZE_MAX || !size_add(p->data_at, (size_t)off, &begin) || !size_add(begin, t->bytes, &end))
-        return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s: offset %llu with %zu bytes overflows", p->where, t->name,
-                          (unsigned long long)off, t->bytes);
+        return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s: offset %llu with %zu bytes overflows", p->where,
+                          t->name, (unsigned long long)off, t->bytes);
     if (end > p->file.len)
-        return llada_fail(err, LLADA_BAD_MODEL, "%scut short: tensor %.64s needs bytes %zu to %zu, but the file ends at byte %zu",
-                          p->where, t->name, begin, end, p->file.len);
+        return llada_fail(err, LLADA_BAD_MODEL,
+                          "%scut short: tensor %.64s needs bytes %zu to %zu, but the file ends at byte %zu", p->where,
+                          t->name, begin, end, p->file.len);
     t->data = p->file.data + begin;
     return LLADA_OK;
 }
@@ -86,16 +88,14 @@ static void warn_longer(const gguf_part *p, size_t end, char *warn, size_t cap)
 {
     /* writers may or may not pad the last tensor */
     size_t pad = (p->align - end % p->align) % p->align;
-    if (!warn || !cap || p->file.len <= end || p->file.len - end <= pad || warn[0])
-        return;
+    if (!warn || !cap || p->file.len <= end || p->file.len - end <= pad || warn[0]) return;
     snprintf(warn, cap, "%slonger than its table: %zu bytes follow the last tensor", p->where, p->file.len - end);
 }
 
 static llada_status check_overlap(const gguf_part *p, char *warn, size_t cap, llada_err *err)
 {
     uint32_t *order = gguf_sort(p->t, p->n_t, gguf_by_place);
-    if (!order)
-        return llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u tensors", p->n_t);
+    if (!order) return llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u tensors", p->n_t);
     llada_status st = LLADA_OK;
     for (uint32_t i = 1; i < p->n_t && !st; i++) {
         const gguf_tensor *a = &p->t[order[i - 1]], *b = &p->t[order[i]];
@@ -108,23 +108,21 @@ static llada_status check_overlap(const gguf_part *p, char *warn, size_t cap, ll
         const gguf_tensor *last = &p->t[order[p->n_t - 1]];
         end = (size_t)(last->data - p->file.data) + last->bytes;
     }
-    if (!st)
-        warn_longer(p, end, warn, cap);
+    if (!st) warn_longer(p, end, warn, cap);
     mem_free(order);
     return st;
 }
 
-static llada_status read_table(gguf_part *p, uint64_t *off, uint64_t count, size_t at, size_t name_bytes, llada_err *err)
+static llada_status read_table(gguf_part *p, uint64_t *off, uint64_t count, size_t at, size_t name_bytes,
+                               llada_err *err)
 {
     llada_status st;
     for (; p->n_t < count; p->n_t++)
-        if ((st = read_entry(p, &p->t[p->n_t], &off[p->n_t], &at, &name_bytes, err)))
-            return st;
+        if ((st = read_entry(p, &p->t[p->n_t], &off[p->n_t], &at, &name_bytes, err))) return st;
     if (!size_add(at, (p->align - at % p->align) % p->align, &p->data_at))
         return llada_fail(err, LLADA_BAD_MODEL, "%sthe header's length overflows", p->where);
     for (uint32_t i = 0; i < p->n_t; i++)
-        if ((st = place(p, &p->t[i], off[i], err)))
-            return st;
+        if ((st = place(p, &p->t[i], off[i], err))) return st;
     return LLADA_OK;
 }
 
@@ -133,8 +131,8 @@ llada_status gguf_read_tensors(gguf_part *p, size_t at, uint64_t count, size_t n
 {
     if (count > (p->file.len - at) / LEAST_TENSOR)
         return llada_fail(err, LLADA_BAD_MODEL,
-                          "%scut short: the header promises %llu tensors, but only %zu bytes follow at byte %zu", p->where,
-                          (unsigned long long)count, p->file.len - at, at);
+                          "%scut short: the header promises %llu tensors, but only %zu bytes follow at byte %zu",
+                          p->where, (unsigned long long)count, p->file.len - at, at);
     if (count > GGUF_MAX_TENSORS)
         return llada_fail(err, LLADA_BAD_MODEL, "%s%llu tensors; the limit is %d", p->where, (unsigned long long)count,
                           GGUF_MAX_TENSORS);

@@ -33,29 +33,25 @@ static void encode_f32(void *dst, const float *src, size_t n)
 static void decode_f16(float *dst, const void *src, size_t n)
 {
     const uint8_t *s = src;
-    for (size_t i = 0; i < n; i++)
-        dst[i] = q_half(s + 2 * i);
+    for (size_t i = 0; i < n; i++) dst[i] = q_half(s + 2 * i);
 }
 
 static void encode_f16(void *dst, const float *src, size_t n)
 {
     uint8_t *d = dst;
-    for (size_t i = 0; i < n; i++)
-        q_put16(d + 2 * i, half_from_float(src[i]));
+    for (size_t i = 0; i < n; i++) q_put16(d + 2 * i, half_from_float(src[i]));
 }
 
 static void decode_bf16(float *dst, const void *src, size_t n)
 {
     const uint8_t *s = src;
-    for (size_t i = 0; i < n; i++)
-        dst[i] = bf16_to_float(q_le16(s + 2 * i));
+    for (size_t i = 0; i < n; i++) dst[i] = bf16_to_float(q_le16(s + 2 * i));
 }
 
 static void encode_bf16(void *dst, const float *src, size_t n)
 {
     uint8_t *d = dst;
-    for (size_t i = 0; i < n; i++)
-        q_put16(d + 2 * i, bf16_from_float(src[i]));
+    for (size_t i = 0; i < n; i++) q_put16(d + 2 * i, bf16_from_float(src[i]));
 }
 
 /* ------------------------------------------------------------ Q4_0: d f16, 16 bytes; w = d * (q - 8)
@@ -93,8 +89,7 @@ static void decode_q8_0(float *dst, const void *src, size_t n)
     const uint8_t *s = src;
     for (; n; n -= 32, s += 34, dst += 32) {
         float d = q_half(s);
-        for (int j = 0; j < 32; j++)
-            dst[j] = (float)(int8_t)s[2 + j] * d;
+        for (int j = 0; j < 32; j++) dst[j] = (float)(int8_t)s[2 + j] * d;
     }
 }
 
@@ -105,8 +100,7 @@ static void encode_q8_0(void *dst, const float *src, size_t n)
         float d = fabsf(q_peak(src, 32)) / 127.0f;
         float inv = d != 0.0f ? 1.0f / d : 0.0f;
         q_put16(s, half_from_float(d));
-        for (int j = 0; j < 32; j++)
-            s[2 + j] = (uint8_t)q_round(src[j] * inv, -127, 127);
+        for (int j = 0; j < 32; j++) s[2 + j] = (uint8_t)q_round(src[j] * inv, -127, 127);
     }
 }
 
@@ -130,15 +124,11 @@ static const quant_info table[QT_COUNT] = {
     [QT_IQ4_XS] = { "IQ4_XS", 256, 136, quant_decode_iq4_xs, NULL },
 };
 
-const quant_info *quant_get(uint32_t type)
-{
-    return type < QT_COUNT && table[type].name ? &table[type] : NULL;
-}
+const quant_info *quant_get(uint32_t type) { return type < QT_COUNT && table[type].name ? &table[type] : NULL; }
 
 bool quant_row_bytes(uint32_t type, uint64_t n, size_t *bytes)
 {
     const quant_info *q = quant_get(type);
-    if (!q || n > SIZE_MAX || n % (uint64_t)q->block)
-        return false;
+    if (!q || n > SIZE_MAX || n % (uint64_t)q->block) return false;
     return size_mul((size_t)n / (size_t)q->block, (size_t)q->bytes, bytes);
 }

@@ -24,16 +24,14 @@ static inline float q_peak(const float *x, int n)
 {
     float best = 0.0f;
     for (int i = 0; i < n; i++)
-        if (fabsf(x[i]) > fabsf(best))
-            best = x[i];
+        if (fabsf(x[i]) > fabsf(best)) best = x[i];
     return best;
 }
 
 /* x cut off to a level 0..top; NaN gives 0 (a conversion out of range would be undefined). */
 static inline int q_level(float x, int top)
 {
-    if (!(x > 0.0f))
-        return 0;
+    if (!(x > 0.0f)) return 0;
     return x >= (float)top ? top : (int)x;
 }
 
@@ -41,10 +39,8 @@ static inline int q_level(float x, int top)
 static inline int q_round(float x, int lo, int hi)
 {
     float r = roundf(x);
-    if (!(r == r))
-        return lo > 0 ? lo : 0;
-    if (r <= (float)lo)
-        return lo;
+    if (!(r == r)) return lo > 0 ? lo : 0;
+    if (r <= (float)lo) return lo;
     return r >= (float)hi ? hi : (int)r;
 }
 
@@ -54,7 +50,8 @@ typedef void quant_encode_fn(void *dst, const float *src, size_t n);
 
 quant_decode_fn quant_decode_q4_1, quant_decode_q5_0, quant_decode_q5_1, quant_decode_iq4_nl; /* quant_legacy.c */
 quant_encode_fn quant_encode_q4_1, quant_encode_q5_0, quant_encode_q5_1;
-quant_decode_fn quant_decode_q2_k, quant_decode_q3_k, quant_decode_q4_k, quant_decode_q5_k, quant_decode_q6_k; /* quant_k.c */
+quant_decode_fn quant_decode_q2_k, quant_decode_q3_k, quant_decode_q4_k, quant_decode_q5_k,
+    quant_decode_q6_k; /* quant_k.c */
 quant_decode_fn quant_decode_iq4_xs;
 
 /* Levels of IQ4_NL and IQ4_XS (defined in quant_legacy.c). */

@@ -4,8 +4,9 @@
 
 #include "format/quant_impl.h"
 
-/* Q4_K and Q5_K: eight 6-bit scales and eight 6-bit minima in 12 bytes.  Sub-blocks 0-3 lie in the low six bits of bytes
- * 0-3 (scale) and 4-7 (minimum); of 4-7 the low nibbles lie in bytes 8-11 and the high two bits on top of the others. */
+/* Q4_K and Q5_K: eight 6-bit scales and eight 6-bit minima in 12 bytes.  Sub-blocks 0-3 lie in the low six bits of
+ * bytes 0-3 (scale) and 4-7 (minimum); of 4-7 the low nibbles lie in bytes 8-11 and the high two bits on top of the
+ * others. */
 static void scale_min(const uint8_t *s, int i, int *scale, int *min)
 {
     if (i < 4) {
@@ -66,8 +67,7 @@ void quant_decode_q4_k(float *dst, const void *src, size_t n)
             scale_min(s + 4, i, &scale, &min);
             float a = d * (float)scale, b = dmin * (float)min;
             const uint8_t *q = s + 16 + i / 2 * 32;
-            for (int j = 0; j < 32; j++)
-                dst[32 * i + j] = a * (float)(q[j] >> (i % 2 * 4) & 15) - b;
+            for (int j = 0; j < 32; j++) dst[32 * i + j] = a * (float)(q[j] >> (i % 2 * 4) & 15) - b;
         }
     }
 }

@@ -17,10 +17,8 @@ static void range(const float *x, float *lo, float *hi)
     *lo = INFINITY;
     *hi = -INFINITY;
     for (int i = 0; i < 32; i++) {
-        if (x[i] < *lo)
-            *lo = x[i];
-        if (x[i] > *hi)
-            *hi = x[i];
+        if (x[i] < *lo) *lo = x[i];
+        if (x[i] > *hi) *hi = x[i];
     }
     if (!(*lo <= *hi)) /* nothing but NaN */
         *lo = *hi = 0.0f;
@@ -51,7 +49,8 @@ void quant_encode_q4_1(void *dst, const float *src, size_t n)
         q_put16(s, half_from_float(d));
         q_put16(s + 2, half_from_float(lo));
         for (int j = 0; j < 16; j++)
-            s[4 + j] = (uint8_t)(q_level((src[j] - lo) * inv + 0.5f, 15) | q_level((src[j + 16] - lo) * inv + 0.5f, 15) << 4);
+            s[4 + j] =
+                (uint8_t)(q_level((src[j] - lo) * inv + 0.5f, 15) | q_level((src[j + 16] - lo) * inv + 0.5f, 15) << 4);
     }
 }
 
@@ -89,7 +88,8 @@ void quant_encode_q5_0(void *dst, const float *src, size_t n)
     }
 }
 
-/* ------------------------------------------------------------ Q5_1: d f16, m f16, fifth bits, 16 bytes; w = d * q + m */
+/* ------------------------------------------------------------ Q5_1: d f16, m f16, fifth bits, 16 bytes
+ * w = d * q + m */
 
 void quant_decode_q5_1(float *dst, const void *src, size_t n)
 {
