@@ -1,6 +1,6 @@
 /* os_memory.c - how much memory can still be taken: what the kernel calls available, less when a control group that
- * this process is in allows less.  Both versions of control groups are read; formats: proc(5), cgroups(7), and the kernel's
- * admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. */
+ * this process is in allows less.  Both versions of control groups are read; formats: proc(5), cgroups(7), and in the
+ * kernel's admin-guide cgroup-v2.rst and cgroup-v1/memory.rst. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -33,7 +33,9 @@ static llada_status check_place(const char *path, llada_err *err)
         return llada_fail(err, LLADA_BAD_ARG, "the name of the file to write is empty");
     if (!path[folder_len(path)])
         return llada_fail(err, LLADA_IO, "cannot write %s: it names a folder", path);
-    if (stat(path, &st) != 0 || S_ISREG(st.st_mode))
+    if (stat(path, &st) != 0)
+        return errno == ENOENT ? LLADA_OK : refuse(err, path, errno);
+    if (S_ISREG(st.st_mode))
         return LLADA_OK;
     return llada_fail(err, LLADA_IO, "cannot write %s: it is %s, not a regular file", path,
                       S_ISDIR(st.st_mode) ? "a folder" : "a device or a pipe");

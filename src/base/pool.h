@@ -19,10 +19,10 @@ void pool_close(pool **p);
 /* The rows [*lo, *hi) of part t of n when `total` rows are dealt out in whole groups of `unit`. */
 static inline void pool_share(int total, int unit, int t, int n, int *lo, int *hi)
 {
-    int groups = (total + unit - 1) / unit;
-    int a = (int)((int64_t)groups * t / n) * unit, b = (int)((int64_t)groups * (t + 1) / n) * unit;
-    *lo = a < total ? a : total;
-    *hi = b < total ? b : total;
+    int64_t groups = ((int64_t)total + unit - 1) / unit;
+    int64_t a = groups * t / n * unit, b = groups * (t + 1) / n * unit;
+    *lo = a < total ? (int)a : total;
+    *hi = b < total ? (int)b : total;
 }
 
 #endif
