@@ -11,6 +11,7 @@ override PROMPT := $(value PROMPT)
 override MODEL := $(value MODEL)
 export PROMPT MODEL ASK
 
+# What `make run` prints on stdout is the answer alone: building talks on stderr.
 # The first configuration leaves the tests out, which need more packages; `make test` turns them on, and they stay on.
 FIRST = $(if $(wildcard build/CMakeCache.txt),,-DLLADA_TESTS=OFF)
 CMAKE = MAKEFLAGS= cmake
@@ -22,12 +23,12 @@ run: build
 
 build:
 	@scripts/deps.sh build
-	@$(CMAKE) --preset release $(FIRST) --log-level=WARNING
-	@$(CMAKE) --build build -j $(JOBS) --target llada_app
+	@$(CMAKE) --preset release $(FIRST) >/dev/null
+	@$(CMAKE) --build build -j $(JOBS) --target llada_app >&2
 
 test:
 	@scripts/deps.sh test
-	@$(CMAKE) --preset release -DLLADA_TESTS=ON --log-level=WARNING
+	@$(CMAKE) --preset release -DLLADA_TESTS=ON >/dev/null
 	@$(CMAKE) --build build -j $(JOBS)
 	@ctest --test-dir build --output-on-failure -j $(JOBS)
 

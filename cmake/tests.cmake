@@ -17,9 +17,13 @@ function(llada_test_program name)
   target_link_libraries(${name} PRIVATE llada_flags llada_static PkgConfig::CMOCKA PkgConfig::JANSSON)
 endfunction()
 
+# A huge allocation must fail as it does without a sanitizer: by NULL.
+set(TEST_ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1" "TSAN_OPTIONS=allocator_may_return_null=1"
+  "UBSAN_OPTIONS=print_stacktrace=1" "CC=${CMAKE_C_COMPILER}" "LLADA_SANITIZE=${LLADA_SANITIZE}")
+
 function(llada_register name label)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${TEST_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${TEST_TIMEOUT} ENVIRONMENT "${TEST_ENVIRONMENT}")
 endfunction()
 
 foreach(kind unit golden)
@@ -71,6 +75,5 @@ if(TARGET llada_app AND NOT CMAKE_CROSSCOMPILING)
   foreach(script ${scripts})
     get_filename_component(name ${script} NAME_WE)
     llada_register(e2e_${name} e2e bash ${script} $<TARGET_FILE:llada_app> ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
-    set_tests_properties(e2e_${name} PROPERTIES ENVIRONMENT "CC=${CMAKE_C_COMPILER};LLADA_SANITIZE=${LLADA_SANITIZE}")
   endforeach()
 endif()
