@@ -87,6 +87,7 @@ typedef struct {
     uint64_t n_params, file_bytes;
     int32_t n_layer, n_embd, n_head, n_head_kv, n_ff, n_vocab, n_ctx; /* n_ctx: positions the model was trained for */
     int32_t mask_id, eos_id, eot_id, bos_id;                          /* -1 where the file names none */
+    const char *warning; /* borrowed; one sentence about oddities of the file, or "" */
 } llada_model_info;
 
 LLADA_API void llada_model_get_info(const llada_model *m, llada_model_info *out);
@@ -135,7 +136,7 @@ typedef enum { LLADA_EXEC_AUTO, LLADA_EXEC_SERIAL, LLADA_EXEC_ASYNC, LLADA_EXEC_
 typedef struct {
     size_t size;
     char name[32];              /* the named recipe it began as */
-    int32_t gen;                /* canvas length; 0: max_tokens of the request */
+    int32_t gen;                /* canvas length; 0: the request's max_tokens */
     int32_t block;              /* positions per block */
     int32_t steps;              /* quota rule: steps over the whole canvas; 0: one token a step */
     llada_cache cache;          /* which K,V a pass reuses */
@@ -237,7 +238,7 @@ typedef struct {
     int32_t n_prompt;
     const int32_t *canvas; /* NULL: all holes.  Else n_canvas ids, LLADA_HOLE where the model writes */
     int32_t n_canvas;
-    int32_t max_tokens;    /* most tokens of text; 0: the recipe's gen */
+    int32_t max_tokens;    /* most tokens of text; -1 (default): the recipe's gen, or 128 when that is 0 */
     uint64_t seed;
     llada_event_fn on_event;
     void *user;

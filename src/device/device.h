@@ -42,6 +42,7 @@ typedef struct {
     int threads;
     bool kv_f16;
     uint64_t cpu_mask;
+    device_ctx *kv_of; /* use that context's K,V store (same device and weights) instead of an own one; NULL: own */
 } device_limits;
 
 typedef struct device {

@@ -1,0 +1,209 @@
+/* api.c - the public entry points: arguments are checked, then handed on.  What each does stands in llada.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "decode/decode.h"
+#include "device/cpu/features.h"
+#include "model/builtin.h"
+#include "model/model.h"
+
+struct llada_model {
+    model *m;            /* owned */
+    device_weights *w;   /* owned; borrows m's graph */
+};
+
+struct llada_session {
+    decoder *d; /* owned */
+};
+
+const char *llada_version(void) { return LLADA_VERSION; }
+
+const char *const *llada_cpu_features(size_t *n, uint64_t *found) { return cpu_features(n, found); }
+
+/* ---------------------------------------------------------------- models */
+
+void llada_model_opts_defaults(llada_model_opts *o)
+{
+    *o = (llada_model_opts){.size = sizeof *o, .use_mmap = true};
+}
+
+/* The file's name without its folders: a title for models that carry none. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+llada_status llada_model_open(llada_model **out, const char *path, const llada_model_opts *opts, llada_err *err)
+{
+    llada_model_opts o;
+    llada_model_opts_defaults(&o);
+    if (!out) return llada_fail(err, LLADA_BAD_ARG, "no place for the model: out is NULL");
+    if (opts && opts->size != sizeof o)
+        return llada_fail(err, LLADA_BAD_ARG, "the model options' size is %zu, not %zu", opts->size, sizeof o);
+    if (opts) o = *opts;
+    gguf *file = NULL;
+    char warn[256] = "";
+    llada_status st;
+    if (path)
+        st = gguf_open(&file, path, o.use_mmap, warn, sizeof warn, err);
+    else
+        st = gguf_open_memory(&file, llada_builtin_begin, (size_t)(llada_builtin_end - llada_builtin_begin), warn,
+                              sizeof warn, err);
+    if (st) return st;
+    llada_model *lm = mem_new(sizeof *lm);
+    if (!lm) {
+        gguf_close(&file);
+        return llada_fail(err, LLADA_NO_MEMORY, "no memory for the model");
+    }
+    if ((st = model_open(&lm->m, file, path ? base_name(path) : "tiny-llada", o.chat_layout, err))) goto fail;
+    memcpy(lm->m->warn, warn, sizeof warn);
+    if ((st = device_cpu.weights_open(&lm->w, &lm->m->g, err))) goto fail;
+    *out = lm;
+    return LLADA_OK;
+fail:
+    llada_model_close(&lm);
+    return st;
+}
+
+void llada_model_close(llada_model **mp)
+{
+    if (!mp || !*mp) return;
+    if ((*mp)->w) device_cpu.weights_close(&(*mp)->w);
+    model_close(&(*mp)->m);
+    mem_free(*mp);
+    *mp = NULL;
+}
+
+void llada_model_get_info(const llada_model *lm, llada_model_info *out)
+{
+    const model *m = lm->m;
+    *out = (llada_model_info){
+        .size = sizeof *out, .name = m->title, .arch = m->arch->name, .chat_layout = m->chat ? chat_name(m->chat) : NULL,
+        .n_params = m->n_params, .file_bytes = gguf_file_bytes(m->file), .n_layer = m->n_layer, .n_embd = m->n_embd,
+        .n_head = m->n_head, .n_head_kv = m->n_head_kv, .n_ff = m->n_ff, .n_vocab = m->n_vocab, .n_ctx = m->n_ctx,
+        .mask_id = m->mask, .eos_id = m->eos, .eot_id = m->eot, .bos_id = m->bos, .warning = m->warn,
+    };
+}
+
+/* ---------------------------------------------------------------- text */
+
+llada_status llada_tokenize(const llada_model *m, const char *text, size_t len, bool special, int32_t *ids, size_t cap,
+                            size_t *n, llada_err *err)
+{
+    if (!m || !n || (!text && len) || (!ids && cap))
+        return llada_fail(err, LLADA_BAD_ARG, "tokenize: model, text, ids or n is NULL");
+    return tok_encode(m->m->tok, text, len, special, ids, cap, n, err);
+}
+
+llada_status llada_detokenize(const llada_model *m, const int32_t *ids, size_t n, bool special, char *buf, size_t cap,
+                              size_t *len, llada_err *err)
+{
+    if (!m || !len || (!ids && n) || (!buf && cap))
+        return llada_fail(err, LLADA_BAD_ARG, "detokenize: model, ids, buf or len is NULL");
+    return tok_decode(m->m->tok, ids, n, special, buf, cap, len, err);
+}
+
+llada_status llada_chat(const llada_model *m, const llada_message *msgs, size_t n_msgs, int32_t *ids, size_t cap, size_t *n,
+                        llada_err *err)
+{
+    if (!m || !n || !msgs || !n_msgs || (!ids && cap))
+        return llada_fail(err, LLADA_BAD_ARG, "chat: model, messages, ids or n is NULL or empty");
+    return chat_encode(m->m->chat, m->m->tok, msgs, n_msgs, ids, cap, n, err);
+}
+
+/* ---------------------------------------------------------------- sessions */
+
+void llada_session_opts_defaults(llada_session_opts *o)
+{
+    *o = (llada_session_opts){.size = sizeof *o, .cpu_mask = UINT64_MAX};
+}
+
+void llada_request_defaults(llada_request *q) { *q = (llada_request){.size = sizeof *q, .max_tokens = -1}; }
+
+llada_status llada_session_open(llada_session **out, const llada_model *lm, const llada_recipe *r,
+                                const llada_session_opts *opts, llada_err *err)
+{
+    llada_session_opts o;
+    llada_recipe def;
+    llada_session_opts_defaults(&o);
+    if (!out || !lm) return llada_fail(err, LLADA_BAD_ARG, "session: out or model is NULL");
+    if (opts && opts->size != sizeof o)
+        return llada_fail(err, LLADA_BAD_ARG, "the session options' size is %zu, not %zu", opts->size, sizeof o);
+    if (opts) o = *opts;
+    if (!r) {
+        llada_recipe_defaults(&def);
+        r = &def;
+    }
+    if (o.threads < 0 || o.threads > 256)
+        return llada_fail(err, LLADA_BAD_ARG, "%d threads; it can be 0..256", o.threads);
+    int gen = r->gen > 0 ? r->gen : DECODE_DEFAULT_GEN;
+    decoder_limits lim = {.ctx = o.ctx ? o.ctx : 512 + gen, .threads = o.threads, .kv_f16 = o.kv_f16,
+                          .cpu_mask = o.cpu_mask};
+    llada_session *s = mem_new(sizeof *s);
+    if (!s) return llada_fail(err, LLADA_NO_MEMORY, "no memory for the session");
+    llada_status st = decoder_open(&s->d, lm->m, &device_cpu, lm->w, r, &lim, err);
+    if (st) {
+        mem_free(s);
+        return st;
+    }
+    *out = s;
+    return LLADA_OK;
+}
+
+void llada_session_close(llada_session **sp)
+{
+    if (!sp || !*sp) return;
+    decoder_close(&(*sp)->d);
+    mem_free(*sp);
+    *sp = NULL;
+}
+
+int32_t llada_session_threads(const llada_session *s) { return decoder_threads(s->d); }
+
+llada_status llada_begin(llada_session *s, const llada_request *q, llada_err *err)
+{
+    if (!s || !q) return llada_fail(err, LLADA_BAD_ARG, "begin: session or request is NULL");
+    return decoder_begin(s->d, q, err);
+}
+
+llada_status llada_step(llada_session *s, bool *done, llada_err *err)
+{
+    if (!s || !done) return llada_fail(err, LLADA_BAD_ARG, "step: session or done is NULL");
+    return decoder_step(s->d, done, err);
+}
+
+llada_status llada_get_result(llada_session *s, llada_result *out, llada_err *err)
+{
+    if (!s || !out) return llada_fail(err, LLADA_BAD_ARG, "result: session or out is NULL");
+    return decoder_result(s->d, out, err);
+}
+
+llada_status llada_generate(llada_session *s, const llada_request *q, llada_result *out, llada_err *err)
+{
+    if (!s || !q || !out) return llada_fail(err, LLADA_BAD_ARG, "generate: session, request or out is NULL");
+    llada_status st = decoder_begin(s->d, q, err);
+    bool done = false;
+    while (st == LLADA_OK && !done) st = decoder_step(s->d, &done, err);
+    return st ? st : decoder_result(s->d, out, err);
+}
+
+void llada_cancel(llada_session *s)
+{
+    if (s) decoder_cancel(s->d);
+}
+
+llada_status llada_logits(llada_session *s, const int32_t *ids, int32_t n, float *out, llada_err *err)
+{
+    if (!s || !ids || !out) return llada_fail(err, LLADA_BAD_ARG, "logits: session, ids or out is NULL");
+    return decoder_logits(s->d, ids, n, out, err);
+}
+
+llada_status llada_likelihood(llada_session *s, const int32_t *prompt, int32_t n_prompt, const int32_t *answer,
+                              int32_t n_answer, int32_t samples, double cfg, uint64_t seed, double *out, llada_err *err)
+{
+    if (!s || (!prompt && n_prompt) || !answer || !out)
+        return llada_fail(err, LLADA_BAD_ARG, "likelihood: session, prompt, answer or out is NULL");
+    return decoder_likelihood(s->d, prompt, n_prompt, answer, n_answer, samples, cfg, seed, out, err);
+}

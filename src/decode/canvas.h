@@ -1,0 +1,155 @@
+/* canvas.h - the decoder's inside, shared by the files of this folder: what is known of every position, the pass being
+ * put together, the revision jobs in flight.  Positions here count from the start of the prompt; events and results
+ * subtract n_prompt.
+ *
+ *   loop.c     begin, the step, ends, results        window.c  which rows a pass computes
+ *   pass.c     puts rows together and runs them      commit.c  which results change the text
+ *   revise.c   revision jobs: launch, run, merge     kv.c      which slot holds which position */
+#ifndef DECODE_CANVAS_H
+#define DECODE_CANVAS_H
+
+#include <stdatomic.h>
+
+#include "base/rng.h"
+#include "base/task.h"
+#include "decode/decode.h"
+#include "decode/kv.h"
+#include "decode/rule.h"
+
+typedef enum {
+    POS_FIXED,     /* prompt or template: never changes */
+    POS_INVISIBLE, /* a mask */
+    POS_VISIBLE,   /* shows a token that revision may still change, or an unconfirmed draft */
+    POS_STABLE
+} pos_state;
+
+/* Rows of one pass, being put together. */
+typedef struct {
+    int n, n_want, cap;
+    int32_t *pos, *token, *slot;
+    uint8_t *group;   /* 0: dense; 1: a revision job riding along */
+    uint8_t *shadow;
+    int32_t *want;    /* row numbers */
+    score_ask *ask;   /* [n_want] */
+    score *out;       /* [n_want] */
+} row_list;
+
+/* A revision job: `n` visible tokens, each with a token row (fresh K,V) and a shadow row (confidence, best token). */
+typedef struct {
+    int due;          /* merged at the start of the first step whose number reaches this */
+    int n;
+    bool ran;
+    int32_t *pos, *token; /* [rev] as they stood at launch */
+    int32_t *slot;        /* [2 rev] token rows, then shadow rows; after the run only token rows' are held */
+    int32_t *cols;        /* [ctx] the columns its rows see: the snapshot, with its own token rows in place */
+    score *out;           /* [rev] of the shadow rows */
+} job;
+
+enum { MAX_JOBS = RECIPE_MAX_LAG + 1 };
+
+struct decoder {
+    const model *m;         /* borrowed, until decoder_close */
+    const device *dev;
+    device_ctx *ctx, *side; /* owned; side: the revision worker's own, for exec async */
+    task *worker;           /* owned; exec async */
+    job *side_job;          /* what the worker is at; NULL: idle */
+    llada_status side_status;
+    llada_err side_err;
+    llada_recipe r;
+    llada_exec exec;        /* what `auto` became */
+    bool windowed;          /* recipe_windowed(&r) */
+    int cap;                /* positions at most */
+    int uncond_slot;        /* first slot of the unconditional pass's K,V (cfg) */
+
+    /* the request */
+    int n_prompt, n_gen, n_all; /* positions: prompt, canvas, both */
+    int n_holes;
+    int max_tokens;
+    rng random;
+    llada_event_fn on_event;
+    void *user;
+    atomic_bool cancelled;
+    bool running, stopped;  /* between begin and the last step; the callback said stop */
+    double started;
+
+    /* per position */
+    int32_t *token;
+    uint8_t *state;         /* pos_state */
+    uint8_t *draft;         /* unconfirmed draft */
+    uint8_t *fresh;         /* its K,V were computed from the token it now shows */
+    uint8_t *busy;          /* in a job in flight */
+    int32_t *hole;          /* number of the hole it lies in, from 0; -1: fixed */
+    uint8_t *closed;        /* behind the settled end of its hole: nothing is to be done here */
+    uint8_t *chosen;        /* scratch of window_plan */
+    double *conf;
+    uint16_t *hits, *looks, *n_rev, *n_drop;
+    rule_memory *mem;
+    int32_t *held;          /* hold mode: a draft kept apart; -1: none */
+    int32_t *all_pos;       /* 0, 1, 2, ... */
+
+    kv_map kv;
+    row_list rows;
+    row_list job_rows;      /* a job's own pass, when it does not ride along */
+    job jobs[MAX_JOBS];     /* ring: the first n_jobs from first_job on are in flight */
+    int first_job, n_jobs;
+    score_how how;
+    int32_t ban[MODEL_MAX_BAN];
+    float *cond, *uncond;   /* cfg: [cap][n_vocab_rows] scores of the two passes; NULL without */
+
+    /* the step */
+    int step, block_step;   /* passes so far (window: merge steps too); passes in this block */
+    int block, block_masks; /* the current block's number, -1 before the first; its masks when it began */
+    int since_refresh;
+    bool need_refresh;
+    bool full;              /* this pass computes the whole canvas */
+    int n_checks;           /* shadow rows of drafts in this pass */
+    int blocks_done;        /* BLOCK events given */
+    cand *cands;
+    rule_memory **cand_mem;
+    int *order, *pick;
+    double *value;
+    int32_t *row_list_out, *shadow_list_out; /* for the PASS event */
+
+    /* the result */
+    int32_t *final_tokens, *final_canvas;
+    llada_result res;
+};
+
+/* loop.c */
+bool canvas_emit(decoder *d, llada_event_kind kind, int pos, int32_t token, double conf);
+int canvas_block_start(const decoder *d, int block);
+int canvas_block_end(const decoder *d, int block);
+static inline int canvas_block(const decoder *d, int pos) { return (pos - d->n_prompt) / d->r.block; }
+void canvas_unwrite(decoder *d, int pos); /* back to a mask */
+/* The window engine decides on confidences rounded to 1/4096, so that rounding noise of a kernel can't reorder them. */
+double canvas_grid(double p);
+
+/* pass.c */
+llada_status rows_open(row_list *l, int cap, llada_err *err);
+void rows_free(row_list *l);
+void rows_clear(row_list *l);
+/* Adds a row; returns its number, or -1 when the list is full (a defect). */
+int rows_add(row_list *l, int32_t pos, int32_t token, int32_t slot, int group, bool shadow);
+score_ask *rows_want(row_list *l, int row); /* asks for the row's scores */
+llada_status pass_run(decoder *d, llada_err *err);      /* d->rows, with a riding job if there is one */
+llada_status pass_run_job(decoder *d, job *j, device_ctx *ctx, llada_err *err);
+
+/* window.c: chooses the rows of the next pass into d->rows; sets block, full, n_checks. */
+llada_status window_plan(decoder *d, llada_err *err);
+
+/* commit.c: lets the pass's scores change the text. */
+llada_status commit_scores(decoder *d, llada_err *err);
+
+/* revise.c */
+/* A job on the least confident visible tokens; text_only: none behind the first end token written in its hole.
+ * False: there is none to look at. */
+bool revise_launch(decoder *d, bool text_only);
+job *revise_waiting(decoder *d);                        /* launched, not yet run; NULL: none */
+void revise_ran(decoder *d, job *j, bool beside);       /* frees what only the run needed; counts */
+/* Runs the waiting job: at once, or (beside: a dense pass may follow) by the worker or within that pass. */
+llada_status revise_start(decoder *d, bool beside, llada_err *err);
+/* Waits for the worker; beside: a dense pass ran meanwhile. */
+llada_status revise_settle(decoder *d, bool beside, llada_err *err);
+llada_status revise_merge(decoder *d, llada_err *err);  /* the jobs that are due */
+
+#endif
