@@ -1,0 +1,117 @@
+/* kern.h - the kernels of the CPU device: one typedef a signature, and the table that holds one of each.  The plain C
+ * kernels (ref/) fill the whole table; x86/ and arm/ then replace entries in rising order of instruction set, as far as
+ * the mask allows.  A kernel's name says type, operation, tile and instruction set; block sizes belong to its entry.
+ *
+ * Two promises of every kernel: a result depends only on its own operands, never on which other rows, columns or values
+ * share the call (so passes may be cut anywhere and give the same bits); and no pointer needs more than the alignment of
+ * its type (packed weights: none). */
+#ifndef DEVICE_CPU_KERN_H
+#define DEVICE_CPU_KERN_H
+
+#include <stdbool.h>
+
+#include "device/cpu/features.h"
+#include "format/quant.h"
+
+/* One block of k of a matrix product: c[j][i] = sum over k of x[i][k] w[j][k], added to c where `add`.
+ * x: m rows, ldx floats apart; w: n rows, ldw apart; c: n rows, ldc apart, ldc a multiple of 4: the kernel may write up to
+ * the next multiple of 4 behind column m. */
+typedef void kern_mm_fn(float *c, size_t ldc, const float *x, size_t ldx, int m, const float *w, size_t ldw, int n, int k,
+                        bool add);
+
+/* n packed values to floats; n is a multiple of the type's block. */
+typedef void kern_unpack_fn(float *dst, const void *src, size_t n);
+
+/* out = x / sqrt(mean(x^2) + eps) * w over n values; out may be x. */
+typedef void kern_norm_fn(float *out, const float *x, const float *w, int n, float eps);
+
+/* Rotates one head of 2 * half values in place; cs: half cosines, then half sines. */
+typedef void kern_rope_fn(float *x, const float *cs, int half);
+
+/* out = silu(a) * b over n values; out may be a or b. */
+typedef void kern_swiglu_fn(float *out, const float *a, const float *b, size_t n);
+
+/* s = exp(s - max s) over n values, n > 0; returns their sum. */
+typedef float kern_softmax_fn(float *s, int n);
+
+/* Attention of one query head over n columns of a K or V store whose slots are `stride` values apart.
+ * dots: s[c] = scale * (q . k[slot[c]]);  mix: out = scale * sum over c of p[c] v[slot[c]], in the order of the columns. */
+typedef void kern_dots_fn(float *s, const float *q, const void *k, size_t stride, const int32_t *slot, int n, int d,
+                          float scale);
+typedef void kern_mix_fn(float *out, const float *p, const void *v, size_t stride, const int32_t *slot, int n, int d,
+                         float scale);
+
+/* n floats to half floats. */
+typedef void kern_half_fn(uint16_t *dst, const float *src, size_t n);
+
+typedef struct {
+    kern_mm_fn *fn;
+    const char *name;
+    int nr;     /* columns (weight rows) of a tile: cut work in multiples of it */
+    int nb;     /* weight rows of a panel: nb * kc floats stay in L2 */
+    int kc;     /* columns of a panel: a multiple of every block format's block */
+} kern_mm;
+
+#define KERN_ENTRY(type)  \
+    struct {              \
+        type *fn;         \
+        const char *name; \
+    }
+
+enum { KV_F32, KV_F16, KV_KINDS };
+
+typedef struct {
+    kern_mm mm;
+    KERN_ENTRY(kern_unpack_fn) unpack[QT_COUNT]; /* fn NULL: not a type, or one that can't be decoded yet */
+    KERN_ENTRY(kern_norm_fn) norm;
+    KERN_ENTRY(kern_rope_fn) rope[2];            /* by rope_style */
+    KERN_ENTRY(kern_swiglu_fn) swiglu;
+    KERN_ENTRY(kern_softmax_fn) softmax;
+    KERN_ENTRY(kern_dots_fn) dots[KV_KINDS];
+    KERN_ENTRY(kern_mix_fn) mix[KV_KINDS];
+    KERN_ENTRY(kern_half_fn) half;
+} kern_table;
+
+/* Fills the table with the best kernels among the features in `mask` that this machine has; mask 0: plain C only. */
+void kern_fill(kern_table *t, uint64_t mask);
+
+/* Each replaces what its features allow. */
+void kern_init_ref(kern_table *t);
+void kern_init_x86(kern_table *t, uint64_t features);
+void kern_init_arm(kern_table *t, uint64_t features);
+
+/* ------------------------------------------------------------ declarations, one a kernel */
+
+kern_mm_fn mm_f32_1x1_ref;
+kern_norm_fn norm_ref;
+kern_rope_fn rope_pairs_ref, rope_halves_ref;
+kern_swiglu_fn swiglu_ref;
+kern_softmax_fn softmax_ref;
+kern_dots_fn dots_f32_ref, dots_f16_ref;
+kern_mix_fn mix_f32_ref, mix_f16_ref;
+kern_half_fn half_ref;
+
+#if defined(__x86_64__)
+kern_mm_fn mm_f32_4x3_avx2, mm_f32_4x6_avx512;
+kern_unpack_fn unpack_f16_avx2, unpack_bf16_avx2, unpack_q8_0_avx2, unpack_q4_0_avx2;
+kern_unpack_fn unpack_f16_avx512, unpack_bf16_avx512, unpack_q8_0_avx512, unpack_q4_0_avx512;
+kern_norm_fn norm_avx2, norm_avx512;
+kern_rope_fn rope_pairs_avx2, rope_halves_avx2;
+kern_swiglu_fn swiglu_avx2, swiglu_avx512;
+kern_softmax_fn softmax_avx2, softmax_avx512;
+kern_dots_fn dots_f32_avx2, dots_f16_avx2, dots_f32_avx512, dots_f16_avx512;
+kern_mix_fn mix_f32_avx2, mix_f16_avx2, mix_f32_avx512, mix_f16_avx512;
+kern_half_fn half_avx2;
+#elif defined(__aarch64__)
+kern_mm_fn mm_f32_4x6_neon;
+kern_unpack_fn unpack_f16_neon, unpack_bf16_neon, unpack_q8_0_neon, unpack_q4_0_neon;
+kern_norm_fn norm_neon;
+kern_rope_fn rope_pairs_neon, rope_halves_neon;
+kern_swiglu_fn swiglu_neon;
+kern_softmax_fn softmax_neon;
+kern_dots_fn dots_f32_neon, dots_f16_neon;
+kern_mix_fn mix_f32_neon, mix_f16_neon;
+kern_half_fn half_neon;
+#endif
+
+#endif
