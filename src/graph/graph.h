@@ -12,11 +12,11 @@
 typedef enum {
     OP_EMBED,    /* out[ROWS][d] = weight[token] */
     OP_RMSNORM,  /* out = in / sqrt(mean(in^2) + eps) * weight; over groups of `width` values (QK-norm), else the row */
-    OP_MATMUL,   /* out[r][n] = sum_k in[r][k] weight[n][k]  (+ bias[n]) (+ residual[r][n]) */
+    OP_MATMUL,   /* out[r][n] = sum_k in[r][k] weight[n][k]  (+ bias[n]) (+ residual[r][n]); out may be residual */
     OP_ROPE,     /* in place: rotates each head of `width` values by its row's position */
     OP_KV,       /* stores in (K) and in2 (V) of each row into its slot of this layer's cache */
     OP_ATTENTION,/* out[r][head] = softmax(q.k / sqrt(width)) v over the slots the row sees */
-    OP_SWIGLU,   /* out = silu(in) * in2 */
+    OP_SWIGLU,   /* out = silu(in) * in2; out may be in or in2 */
     OP_GATHER,   /* out[WANT] = in[wanted rows] */
     OP_SCORE     /* scores of in[WANT] under weight [vocab][d]: reduced to a `score` each, logits kept only if asked */
 } op_kind;
@@ -79,8 +79,8 @@ int graph_op(graph *g, op o);
 llada_status graph_check(const graph *g, llada_err *err);
 
 /* Gives every activation its address for passes of up to max_rows rows and max_want scored rows: a tensor lives from
- * the operator that first writes it to the last that touches it, and tensors whose lives overlap never share bytes (greedy
- * interval colouring, largest first). */
+ * the operator that first writes it to the last that touches it, and tensors whose lives overlap never share bytes
+ * (greedy interval colouring, largest first). */
 llada_status graph_plan(const graph *g, int max_rows, int max_want, graph_arena *out, llada_err *err);
 void graph_arena_free(graph_arena *a);
 

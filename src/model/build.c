@@ -80,7 +80,7 @@ tensor_id b_embed(builder *b, tensor_id table)
     op o = no_op;
     o.kind = OP_EMBED;
     o.weight = table;
-    o.out = activation(b, DIM_ROWS, b->m->n_embd, "embedding");
+    o.out = activation(b, DIM_ROWS, b->m->n_embd, "hidden");
     add(b, o);
     return o.out;
 }
@@ -107,7 +107,7 @@ tensor_id b_linear(builder *b, tensor_id in, int64_t n_out, const char *name, te
     o.in = in;
     o.residual = residual;
     o.weight = b_weight(b, n_out, b->m->g.t[in].cols, weight);
-    o.out = activation(b, b->m->g.t[in].rows, n_out, name);
+    o.out = residual >= 0 ? residual : activation(b, b->m->g.t[in].rows, n_out, name);
     add(b, o);
     return o.out;
 }
@@ -146,7 +146,7 @@ tensor_id b_swiglu(builder *b, tensor_id gate, tensor_id up)
     o.kind = OP_SWIGLU;
     o.in = gate;
     o.in2 = up;
-    o.out = like(b, gate, "gated");
+    o.out = gate;
     add(b, o);
     return o.out;
 }

@@ -24,11 +24,11 @@ int b_vocab_rows(builder *b, const char *name);
 tensor_id b_weight(builder *b, int64_t rows, int64_t cols, const char *name);
 tensor_id b_embed(builder *b, tensor_id table);
 tensor_id b_norm(builder *b, tensor_id in, const char *name);
-/* name: without ".weight".  residual: added to the result, or NO_TENSOR. */
+/* name: without ".weight".  residual: the result is added to it, in place; or NO_TENSOR. */
 tensor_id b_linear(builder *b, tensor_id in, int64_t n_out, const char *name, tensor_id residual);
 void b_rope(builder *b, tensor_id x, int heads);                          /* in place */
 tensor_id b_attention(builder *b, tensor_id q, tensor_id k, tensor_id v); /* stores K,V of the rows, then attends */
-tensor_id b_swiglu(builder *b, tensor_id gate, tensor_id up);
+tensor_id b_swiglu(builder *b, tensor_id gate, tensor_id up); /* over gate */
 tensor_id b_gather(builder *b, tensor_id in); /* rows whose scores are wanted */
 void b_score(builder *b, tensor_id in, tensor_id head);
 

@@ -1,6 +1,6 @@
 /* model.h - a model: its file, tokenizer, hyper-parameters and the graph of one pass.  Everything a file says is
- * checked here, once, with sentences that name both numbers; nothing above or below checks it again.  One file per architecture
- * (llada.c, ...) builds its graph. */
+ * checked here, once, with sentences that name both numbers; nothing above or below checks it again.  One file per
+ * architecture (llada.c, ...) builds its graph. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
