@@ -15,7 +15,7 @@ void tok_close(tok **t);
 int32_t tok_n(const tok *t);                   /* vocabulary size */
 int32_t tok_mask(const tok *t);                /* special ids; -1 where the file names none */
 int32_t tok_eos(const tok *t);
-int32_t tok_eot(const tok *t);
+int32_t tok_eot(const tok *t);                /* no key: the control token <|eot_id|>, <|im_end|> or <|role_end|> */
 int32_t tok_bos(const tok *t);
 int32_t tok_pad(const tok *t);
 bool tok_is_special(const tok *t, int32_t id); /* control or unused: gives no text */
