@@ -210,6 +210,7 @@ typedef enum {
     LLADA_EV_SETTLE, /* pos will not change any more: token */
     LLADA_EV_MERGE,  /* a revision job's results enter now: step; its edits, re-masks and settlements follow */
     LLADA_EV_BLOCK,  /* block number pos is complete */
+    LLADA_EV_TAIL,   /* the text has ended: settlements of what was left open, and of end tokens behind it, follow */
     LLADA_EV_DONE    /* generation ended */
 } llada_event_kind;
 

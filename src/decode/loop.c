@@ -202,6 +202,7 @@ static llada_status dense_step(decoder *d, llada_err *err)
 static llada_status finish(decoder *d, bool *done)
 {
     tell_blocks(d, true);
+    canvas_emit(d, LLADA_EV_TAIL, d->n_prompt, -1, 0);
     tail_fill(d);
     canvas_emit(d, LLADA_EV_DONE, d->n_prompt, -1, 0);
     d->res.seconds = os_seconds() - d->started;
