@@ -54,6 +54,11 @@ foreach(src ${sources})
   llada_register(${name} kernels ${name})
 endforeach()
 
+# What tests/text/run.sh compares with published tokenizers; that needs npm, so it is no CTest.
+if(EXISTS ${PROJECT_SOURCE_DIR}/tests/text/tok_driver.c)
+  llada_test_program(tok_driver ${PROJECT_SOURCE_DIR}/tests/text/tok_driver.c)
+endif()
+
 # Fuzzers: with LLADA_FUZZ programs that search; else (every normal build) programs that replay the saved corpus.
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 foreach(src ${sources})
