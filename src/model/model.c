@@ -114,7 +114,7 @@ static void set_title(model *m, const char *title)
     if (gguf_has(m->file, "general.name") && gguf_get_str(m->file, "general.name", &named, NULL) == LLADA_OK &&
         named.len > 0)
         s = named;
-    llada_fail(&clean, LLADA_OK, "%.*s", (int)(s.len < sizeof m->title ? s.len : sizeof m->title - 1), s.s);
+    llada_fail(&clean, LLADA_OK, "%.*s", (int)(s.len < 400 ? s.len : 400), s.s);
     size_t n = strlen(clean.text);
     n = n < sizeof m->title ? n : sizeof m->title - 1;
     while (n > 0 && ((unsigned char)clean.text[n] & 0xc0) == 0x80) n--;

@@ -1,4 +1,4 @@
-/* test_graph.c - graphs: what the check refuses, and that plans never put two tensors alive at once into the same bytes. */
+/* test_graph.c - graphs: what the check refuses; plans never put two tensors alive at once into the same bytes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
