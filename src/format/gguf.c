@@ -47,14 +47,11 @@ static llada_status index_tensors(gguf *g, llada_err *err)
 {
     llada_status st = join_tensors(g, err);
     if (st) return st;
-    g->t_order = gguf_sort(g->t, g->n_t, gguf_by_tensor);
+    g->t_order = gguf_index_tensors(g->t, g->n_t);
     if (!g->t_order) return llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u tensors", g->n_t);
-    for (uint32_t i = 1; i < g->n_t; i++) {
-        const gguf_tensor *a = &g->t[g->t_order[i - 1]], *b = &g->t[g->t_order[i]];
-        if (!strcmp(a->name, b->name))
-            return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s is there twice", g->parts[0].where, a->name);
-    }
-    return LLADA_OK;
+    const gguf_slot *d = gguf_double(g->t_order, g->n_t);
+    if (!d) return LLADA_OK;
+    return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s is there twice", g->parts[0].where, d->name);
 }
 
 static gguf *new_gguf(llada_err *err)

@@ -12,10 +12,10 @@
 /* Limits that keep the cost of refusing any file below 16 MiB and 100 ms.  The largest published files hold about 50
  * keys, 150,000 tokens, 150,000 merges and 1,000 tensors. */
 enum {
-    GGUF_MAX_KEYS = 131072,
+    GGUF_MAX_KEYS = 100000,
     GGUF_MAX_TENSORS = 32768,
     GGUF_MAX_NAME_BYTES = 2 << 20, /* all key and tensor names of a file together */
-    GGUF_MAX_WALKED = 4 << 20,     /* array items that have to be looked at one by one: strings and booleans */
+    GGUF_MAX_WALKED = 2 << 20,     /* array items that have to be looked at one by one: strings and booleans */
     GGUF_MAX_KEY = 65535,          /* bytes, from the specification */
     GGUF_MAX_TENSOR_NAME = 255,
     GGUF_MAX_ALIGN = 65536,
@@ -32,15 +32,22 @@ typedef struct {
     uint8_t kind, item;
 } gguf_kv;
 
+/* One entry of an index. */
+typedef struct {
+    uint64_t key;     /* what it is sorted by: the name's hash, or an address */
+    const char *name; /* borrowed; NULL when sorted by address */
+    uint32_t i;       /* place in the list */
+} gguf_slot;
+
 /* One file of a set. */
 typedef struct {
     os_file file;    /* for a file in memory: borrowed bytes, `path` NULL */
     char *path;      /* owned */
     char where[168]; /* "name.gguf: " before every sentence, or "" */
     arena *names;
-    gguf_kv *kv;        /* owned; in file order */
-    gguf_tensor *t;     /* owned; in file order */
-    uint32_t *kv_order; /* owned: indices of kv, sorted by name */
+    gguf_kv *kv;         /* owned; in file order */
+    gguf_tensor *t;      /* owned; in file order */
+    gguf_slot *kv_order; /* owned: index of kv by name */
     uint32_t n_kv, n_t, version;
     size_t align, data_at; /* data_at: file offset of the tensor data */
 } gguf_part;
@@ -48,8 +55,8 @@ typedef struct {
 struct gguf {
     gguf_part *parts; /* owned; parts[0] has the metadata */
     uint32_t n_parts, n_t;
-    gguf_tensor *t;    /* all shards' tensors; owned when n_parts > 1, else parts[0].t */
-    uint32_t *t_order; /* owned: indices of t, sorted by name */
+    gguf_tensor *t;     /* all shards' tensors; owned when n_parts > 1, else parts[0].t */
+    gguf_slot *t_order; /* owned: index of t by name */
 };
 
 static inline uint32_t le32(const uint8_t *p)
@@ -92,12 +99,12 @@ llada_status gguf_cut_short(const gguf_part *p, const char *what, const char *na
 llada_status gguf_open_set(gguf *g, const char *path, bool use_mmap, char *warn, size_t cap, llada_err *err);
 llada_status gguf_open_part(gguf_part *p, const char *path, bool use_mmap, char *warn, size_t cap, llada_err *err);
 
-/* gguf_index.c: sorted indices.  Sorting (not hashing) bounds the time whatever the names are. */
-typedef int (*gguf_order_fn)(const void *items, uint32_t a, uint32_t b);
-uint32_t *gguf_sort(const void *items, uint32_t n, gguf_order_fn cmp); /* NULL: no memory */
-int gguf_by_key(const void *kv, uint32_t a, uint32_t b);
-int gguf_by_tensor(const void *t, uint32_t a, uint32_t b);
-int gguf_by_place(const void *t, uint32_t a, uint32_t b);
+/* gguf_index.c: sorted indices, owned by the caller; NULL: no memory. */
+gguf_slot *gguf_index_keys(const gguf_kv *kv, uint32_t n);       /* by name */
+gguf_slot *gguf_index_tensors(const gguf_tensor *t, uint32_t n); /* by name */
+gguf_slot *gguf_index_places(const gguf_tensor *t, uint32_t n);  /* by data */
+/* In an index by name, the second of two equal ones (the first stands before it); NULL: all differ. */
+const gguf_slot *gguf_double(const gguf_slot *s, uint32_t n);
 const gguf_kv *gguf_part_find(const gguf_part *p, const char *key);
 
 /* gguf_get.c: the getter of integers, on one part. */

@@ -12,8 +12,8 @@ static const struct {
     [GGUF_F64] = { "f64", 8 },
 };
 
-/* The least a well-formed entry takes: length u64, one byte of name, type u32, one byte of value. */
-enum { HEADER_BYTES = 24, LEAST_KEY = 14 };
+/* The least an entry takes, without its name: length u64, type u32, one byte of value. */
+enum { HEADER_BYTES = 24, LEAST_KEY = 13 };
 
 size_t gguf_kind_bytes(uint32_t kind) { return kind < GGUF_KINDS ? kinds[kind].bytes : 0; }
 
@@ -170,15 +170,12 @@ static llada_status read_kv(cursor *c, gguf_kv *kv)
 
 static llada_status index_keys(gguf_part *p, llada_err *err)
 {
-    p->kv_order = gguf_sort(p->kv, p->n_kv, gguf_by_key);
+    p->kv_order = gguf_index_keys(p->kv, p->n_kv);
     if (!p->kv_order) return llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u keys", p->n_kv);
-    for (uint32_t i = 1; i < p->n_kv; i++) {
-        const gguf_kv *a = &p->kv[p->kv_order[i - 1]], *b = &p->kv[p->kv_order[i]];
-        if (!strcmp(a->name, b->name))
-            return llada_fail(err, LLADA_BAD_MODEL, "%skey %.64s is there twice (values at bytes %zu and %zu)",
-                              p->where, a->name, a->at, b->at);
-    }
-    return LLADA_OK;
+    const gguf_slot *d = gguf_double(p->kv_order, p->n_kv);
+    if (!d) return LLADA_OK;
+    return llada_fail(err, LLADA_BAD_MODEL, "%skey %.64s is there twice (values at bytes %zu and %zu)", p->where,
+                      d->name, p->kv[d[-1].i].at, p->kv[d->i].at);
 }
 
 static llada_status read_keys(gguf_part *p, uint64_t count, cursor *c)

@@ -3,8 +3,8 @@
 
 #include "format/gguf_impl.h"
 
-/* The least an entry takes: length u64, one byte of name, n_dims u32, one dimension u64, type u32, offset u64. */
-enum { LEAST_TENSOR = 33 };
+/* The least an entry takes, without name and dimensions: length u64, n_dims u32, type u32, offset u64. */
+enum { LEAST_TENSOR = 24 };
 
 static llada_status check_dims(const gguf_part *p, const gguf_tensor *t, llada_err *err)
 {
@@ -94,18 +94,18 @@ static void warn_longer(const gguf_part *p, size_t end, char *warn, size_t cap)
 
 static llada_status check_overlap(const gguf_part *p, char *warn, size_t cap, llada_err *err)
 {
-    uint32_t *order = gguf_sort(p->t, p->n_t, gguf_by_place);
+    gguf_slot *order = gguf_index_places(p->t, p->n_t);
     if (!order) return llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u tensors", p->n_t);
     llada_status st = LLADA_OK;
     for (uint32_t i = 1; i < p->n_t && !st; i++) {
-        const gguf_tensor *a = &p->t[order[i - 1]], *b = &p->t[order[i]];
+        const gguf_tensor *a = &p->t[order[i - 1].i], *b = &p->t[order[i].i];
         if ((size_t)(b->data - a->data) < a->bytes)
             st = llada_fail(err, LLADA_BAD_MODEL, "%stensors %.64s and %.64s overlap at byte %zu", p->where, a->name,
                             b->name, (size_t)(b->data - p->file.data));
     }
     size_t end = p->data_at;
     if (p->n_t) {
-        const gguf_tensor *last = &p->t[order[p->n_t - 1]];
+        const gguf_tensor *last = &p->t[order[p->n_t - 1].i];
         end = (size_t)(last->data - p->file.data) + last->bytes;
     }
     if (!st) warn_longer(p, end, warn, cap);

@@ -131,16 +131,15 @@ llada_status gguf_add_tensor(gguf_writer *w, const char *name, uint32_t type, in
 /* Refuses what the reader would refuse. */
 static llada_status check_doubles(const gguf_writer *w, llada_err *err)
 {
-    uint32_t *k = gguf_sort(w->kv, w->n_kv, gguf_by_key), *t = gguf_sort(w->t, w->n_t, gguf_by_tensor);
+    gguf_slot *k = gguf_index_keys(w->kv, w->n_kv), *t = gguf_index_tensors(w->t, w->n_t);
+    const gguf_slot *twice = k ? gguf_double(k, w->n_kv) : NULL;
     llada_status st = LLADA_OK;
     if (!k || !t)
         st = llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u keys and %u tensors", w->n_kv, w->n_t);
-    for (uint32_t i = 1; !st && i < w->n_kv; i++)
-        if (!strcmp(w->kv[k[i - 1]].name, w->kv[k[i]].name))
-            st = llada_fail(err, LLADA_BAD_ARG, "key %.64s was written twice", w->kv[k[i]].name);
-    for (uint32_t i = 1; !st && i < w->n_t; i++)
-        if (!strcmp(w->t[t[i - 1]].name, w->t[t[i]].name))
-            st = llada_fail(err, LLADA_BAD_ARG, "tensor %.64s was declared twice", w->t[t[i]].name);
+    else if (twice)
+        st = llada_fail(err, LLADA_BAD_ARG, "key %.64s was written twice", twice->name);
+    else if ((twice = gguf_double(t, w->n_t)))
+        st = llada_fail(err, LLADA_BAD_ARG, "tensor %.64s was declared twice", twice->name);
     mem_free(k);
     mem_free(t);
     return st;
