@@ -268,7 +268,7 @@ static void softmax(const kern_table *t)
         float *x = floats((size_t)n, 1), x0 = x[0];
         double sum = 0, max = x0;
         for (int i = 0; i < n; i++)
-            max = fmax(max, x[i]);
+            max = x[i] > max ? x[i] : max;
         for (int i = 0; i < n; i++)
             sum += exp(x[i] - max);
         near_("shifted sum", n, t->softmax.fn(x, n), sum, (2 * n + 8) * U * sum);

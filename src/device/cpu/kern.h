@@ -103,7 +103,7 @@ kern_dots_fn dots_f32_avx2, dots_f16_avx2, dots_f32_avx512, dots_f16_avx512;
 kern_mix_fn mix_f32_avx2, mix_f16_avx2, mix_f32_avx512, mix_f16_avx512;
 kern_half_fn half_avx2;
 #elif defined(__aarch64__)
-kern_mm_fn mm_f32_4x6_neon;
+kern_mm_fn mm_f32_4x5_neon;
 kern_unpack_fn unpack_f16_neon, unpack_bf16_neon, unpack_q8_0_neon, unpack_q4_0_neon;
 kern_norm_fn norm_neon;
 kern_rope_fn rope_pairs_neon, rope_halves_neon;
