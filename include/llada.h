@@ -129,6 +129,7 @@ typedef enum {
 typedef enum { LLADA_REMASK_CONFIDENCE, LLADA_REMASK_RANDOM } llada_remasking;
 typedef enum { LLADA_MBSD_OFF, LLADA_MBSD_HOLD, LLADA_MBSD_SHOW } llada_mbsd;
 typedef enum { LLADA_REFRESH_BLOCK, LLADA_REFRESH_NEVER, LLADA_REFRESH_EVERY } llada_refresh;
+typedef enum { LLADA_LAUNCH_PASS, LLADA_LAUNCH_BOUNDARY } llada_launch;
 typedef enum { LLADA_EXEC_AUTO, LLADA_EXEC_SERIAL, LLADA_EXEC_ASYNC, LLADA_EXEC_FUSED } llada_exec;
 
 /* Every setting of decoding.  The names are the contract: llada_recipe_set, settings files, flags and API fields use
@@ -164,6 +165,9 @@ typedef struct {
     int32_t refresh_n;          /* refresh every n passes */
     int32_t vicinity;           /* rows around the block that are refreshed with it */
     llada_exec exec;            /* how revision jobs run; never changes the text on one engine */
+    llada_launch launch;        /* a job's snapshot: right after the pass, or at the boundary, when others have merged */
+    bool calm;                  /* tokens settle when a look changes nothing and nothing changed since its snapshot */
+    double edit;                /* confidence an edit needs; 0: vis */
 } llada_recipe;
 
 typedef struct {

@@ -39,6 +39,7 @@ typedef struct {
     int due;          /* merged at the start of the first step whose number reaches this */
     int n;
     bool ran;
+    int version;      /* of the canvas at launch */
     int32_t *pos, *token; /* [rev] as they stood at launch */
     int32_t *slot;        /* [2 rev] token rows, then shadow rows; after the run only token rows' are held */
     int32_t *cols;        /* [ctx] the columns its rows see: the snapshot, with its own token rows in place */
@@ -104,6 +105,7 @@ struct decoder {
     bool full;              /* this pass computes the whole canvas */
     int n_checks;           /* shadow rows of drafts in this pass */
     int blocks_done;        /* BLOCK events given */
+    int version;            /* of the canvas: grows with every change of a token */
     cand *cands;
     rule_memory **cand_mem;
     int *order, *pick;

@@ -9,6 +9,7 @@ double canvas_grid(double p) { return nearbyint(p * 4096) / 4096; } /* half to e
 
 void canvas_unwrite(decoder *d, int pos)
 {
+    d->version++;
     d->token[pos] = d->m->mask;
     d->state[pos] = POS_INVISIBLE;
     d->fresh[pos] = false;
@@ -20,6 +21,7 @@ static double commit_threshold(const decoder *d) { return d->r.dppr ? d->r.vis :
 
 static void show(decoder *d, int pos, int32_t token, double conf)
 {
+    d->version++;
     d->token[pos] = token;
     d->conf[pos] = conf;
     d->hits[pos] = 0;

@@ -103,6 +103,7 @@ llada_status decoder_begin(decoder *d, const llada_request *q, llada_err *err)
     lay_out(d, q);
     kv_reset(&d->kv);
     d->first_job = d->n_jobs = 0;
+    d->version = 0;
     d->step = d->block_step = d->since_refresh = d->blocks_done = 0;
     d->block = -1;
     d->need_refresh = d->stopped = false;
@@ -189,13 +190,15 @@ static void tail_fill(decoder *d)
 static llada_status dense_step(decoder *d, llada_err *err)
 {
     llada_status st;
+    bool at_boundary = d->r.launch == LLADA_LAUNCH_BOUNDARY;
     if (gguf_lost(d->m->file)) return llada_fail(err, LLADA_IO, "the model's file was cut short while it was in use");
+    if (d->r.dppr && at_boundary && revise_launch(d, false) && (st = revise_start(d, true, err))) return st;
     if ((st = window_plan(d, err))) return st;
     if ((st = pass_run(d, err))) return st;
     if ((st = revise_settle(d, true, err))) return st;
     d->step++;
     if ((st = commit_scores(d, err))) return st;
-    if (d->r.dppr && revise_launch(d, false)) return revise_start(d, true, err);
+    if (d->r.dppr && !at_boundary && revise_launch(d, false)) return revise_start(d, true, err);
     return LLADA_OK;
 }
 

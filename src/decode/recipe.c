@@ -34,6 +34,7 @@ static const word_value refresh_words[] = {{"block", LLADA_REFRESH_BLOCK}, {"nev
                                            {"every", LLADA_REFRESH_EVERY}, {NULL, 0}};
 static const word_value exec_words[] = {{"auto", LLADA_EXEC_AUTO}, {"serial", LLADA_EXEC_SERIAL},
                                         {"async", LLADA_EXEC_ASYNC}, {"fused", LLADA_EXEC_FUSED}, {NULL, 0}};
+static const word_value launch_words[] = {{"pass", LLADA_LAUNCH_PASS}, {"boundary", LLADA_LAUNCH_BOUNDARY}, {NULL, 0}};
 static const word_value bool_words[] = {{"false", 0}, {"true", 1}, {"off", 0}, {"on", 1}, {"no", 0}, {"yes", 1},
                                         {"0", 0}, {"1", 1}, {NULL, 0}};
 
@@ -77,7 +78,10 @@ static const word_value bool_words[] = {{"false", 0}, {"true", 1}, {"off", 0}, {
     WORD(refresh, refresh_words, "block, never, every", "when the whole canvas is computed again")                        \
     INT(refresh_n, 1, 65536, "1..65536", "refresh every: passes between refreshes")                                       \
     INT(vicinity, 0, RECIPE_MAX_GEN, "0..65536", "positions around the block computed with it")                           \
-    WORD(exec, exec_words, "auto, serial, async, fused", "how revision jobs run; the text is the same")
+    WORD(exec, exec_words, "auto, serial, async, fused", "how revision jobs run; the text is the same")                   \
+    WORD(launch, launch_words, "pass, boundary", "revision: when a job's snapshot is taken")                              \
+    FLAG(calm, "true, false", "revision: settle when a look changes nothing and nothing changed meanwhile")               \
+    REAL(edit, 0, 2, "0..2", "revision: confidence an edit needs; 0: vis")
 
 typedef struct {
     key_kind kind;

@@ -45,6 +45,7 @@ bool revise_launch(decoder *d, bool text_only)
     if (j->n == 0) return false;
     d->n_jobs++;
     j->ran = false;
+    j->version = d->version;
     j->due = d->step + d->r.lag - 1;
     memcpy(j->cols, d->kv.current, (size_t)d->n_all * sizeof *j->cols);
     for (int i = 0; i < j->n; i++) {
@@ -120,8 +121,9 @@ static void merge_other(decoder *d, int pos, const score *s, double best, double
     d->hits[pos] = 0;
     if (++d->n_rev[pos] > d->r.rmax) {
         if (!d->draft[pos]) settle(d, pos, own);
-    } else if (best >= d->r.vis) {
+    } else if (best >= (d->r.edit > 0 ? d->r.edit : d->r.vis)) {
         d->res.edits++;
+        d->version++;
         d->token[pos] = s->token;
         d->conf[pos] = best;
         d->fresh[pos] = false;
@@ -144,6 +146,15 @@ static void merge_same(decoder *d, int pos, double own)
     if (enough && !d->draft[pos]) settle(d, pos, own);
 }
 
+/* The job changed nothing and nothing changed since its snapshot: another look would find the same. */
+static void settle_calm(decoder *d, const job *j)
+{
+    for (int i = 0; i < j->n; i++) {
+        int pos = j->pos[i];
+        if (d->state[pos] == POS_VISIBLE && !d->draft[pos]) settle(d, pos, d->conf[pos]);
+    }
+}
+
 static void merge_job(decoder *d, job *j)
 {
     canvas_emit(d, LLADA_EV_MERGE, d->n_prompt, -1, 0);
@@ -164,6 +175,7 @@ static void merge_job(decoder *d, job *j)
         else
             merge_other(d, pos, s, best, own);
     }
+    if (d->r.calm && j->version == d->version) settle_calm(d, j);
 }
 
 llada_status revise_merge(decoder *d, llada_err *err)

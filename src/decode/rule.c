@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+double rule_grid(double p) { return nearbyint(p * 4096) / 4096; } /* half to even */
+
 void rule_forget(rule_memory *m)
 {
     m->top[0] = -1;
@@ -16,14 +18,17 @@ void rule_forget(rule_memory *m)
 
 int rule_quota(int m, int s, int i) { return i >= s ? m : m / s + (i < m % s); }
 
-/* Sorts indices by falling value of key(i), ties by index (which is by position).  Insertion sort: a block is short and
- * confidences change little from pass to pass. */
+/* NaN is below every number. */
+static bool below(double a, double b) { return a < b || (isnan(a) && !isnan(b)); }
+
+/* Sorts indices by falling value, ties by index (which is by position).  Insertion sort: a block is short and confidences
+ * change little from pass to pass. */
 static void sort_falling(const double *value, int *order, int n)
 {
     for (int i = 0; i < n; i++) {
         int at = i;
         double v = value[i];
-        while (at > 0 && value[order[at - 1]] < v) {
+        while (at > 0 && below(value[order[at - 1]], v)) {
             order[at] = order[at - 1];
             at--;
         }
@@ -36,7 +41,7 @@ typedef struct {
     const cand *c;
     int n;
     const int *order;    /* by falling value */
-    const double *value; /* the key, or what the rule ranks by */
+    double *value;       /* the key, or what the rule ranks by */
     int *pick;
 } picking;
 
@@ -62,29 +67,22 @@ static int pick_factor(const picking *p)
     return take_first(p, k);
 }
 
-/* Rising entropy; accept while the sum without its largest member stays within gamma (members rise: the last one). */
+/* Values are negated entropies: rising entropy; accept while the sum without its largest member (members rise: the last
+ * one) stays within gamma. */
 static int pick_entropy(const picking *p)
 {
     double sum = 0;
     int k = 0;
     for (; k < p->n; k++) {
-        sum += p->c[p->order[k]].s->entropy;
-        if (!(k == 0 || sum - p->c[p->order[k]].s->entropy <= p->r->gamma)) break;
+        int i = p->order[k];
+        if (k > 0 && (p->c[i].late || !(sum <= p->r->gamma))) break;
+        sum -= p->value[i];
     }
     return take_first(p, k);
 }
 
-static int pick_margin(const picking *p)
-{
-    int k = 0;
-    for (int i = 0; i < p->n; i++) {
-        const score *s = p->c[p->order[i]].s;
-        if (s->top_p[0] - s->top_p[1] >= p->r->margin) p->pick[k++] = p->order[i];
-    }
-    return k;
-}
-
-/* KL(before || now) over the pass before's most probable ids, all others together as one more outcome. */
+/* KL(now || before) over the pass before's most probable ids, all others together as one more outcome: never more than
+ * the divergence over all ids. */
 static double divergence(const rule_memory *m, const score *s)
 {
     double kl = 0, rest_old = 1, rest_new = 1;
@@ -92,9 +90,9 @@ static double divergence(const rule_memory *m, const score *s)
         double a = m->top_p[j], b = s->probe_p[j];
         rest_old -= a;
         rest_new -= b;
-        if (a > 0) kl += a * log(a / fmax(b, 1e-12));
+        if (b > 0) kl += b * log(b / fmax(a, 1e-12));
     }
-    if (rest_old > 1e-12) kl += rest_old * log(rest_old / fmax(rest_new, 1e-12));
+    if (rest_new > 1e-12) kl += rest_new * log(rest_new / fmax(rest_old, 1e-12));
     return kl;
 }
 
@@ -119,18 +117,23 @@ static int pick_klass(const picking *p, double threshold, rule_memory *const *me
     return k;
 }
 
-/* Each run of neighbouring masks commits all its members over `high`, or its best one if that is over `low`. */
+/* Each run of neighbouring masks commits all its members over `high`, or its best one if that is over `low`.  The values
+ * have done their work once the order is known: they become marks. */
 static int pick_hierarchical(const picking *p)
 {
     int k = 0;
     for (int a = 0, b; a < p->n; a = b) {
-        int best = a, start = k;
+        int best = a, over = 0;
         for (b = a; b < p->n && (b == a || p->c[b].pos == p->c[b - 1].pos + 1); b++) {
-            if (p->c[b].key > p->c[best].key) best = b;
-            if (p->c[b].key >= p->r->high) p->pick[k++] = b;
+            bool high = p->c[b].key >= p->r->high;
+            if (below(p->c[best].key, p->c[b].key)) best = b;
+            p->value[b] = high;
+            over += high;
         }
-        if (k == start && p->c[best].key >= p->r->low) p->pick[k++] = best;
+        if (!over && p->c[best].key >= p->r->low) p->value[best] = 1;
     }
+    for (int i = 0; i < p->n; i++)
+        if (p->value[p->order[i]] > 0) p->pick[k++] = p->order[i];
     return k;
 }
 
@@ -147,10 +150,19 @@ static void add_credit(const llada_recipe *r, const cand *c, int n, rule_memory 
     }
 }
 
+/* What the rule ranks by. */
+static double rank_of(const llada_recipe *r, const cand *c)
+{
+    if (r->rule != LLADA_RULE_ENTROPY && r->rule != LLADA_RULE_MARGIN) return c->key;
+    if (c->late) return -INFINITY;
+    double v = r->rule == LLADA_RULE_ENTROPY ? -c->s->entropy : c->s->top_p[0] - c->s->top_p[1];
+    return recipe_windowed(r) ? rule_grid(v) : v;
+}
+
 int rule_pick(const llada_recipe *r, double threshold, int quota, const cand *c, int n, rule_memory *const *mem, int *order,
               double *value, int *pick)
 {
-    for (int i = 0; i < n; i++) value[i] = r->rule == LLADA_RULE_ENTROPY ? -c[i].s->entropy : c[i].key;
+    for (int i = 0; i < n; i++) value[i] = rank_of(r, &c[i]);
     if (r->rule == LLADA_RULE_CREDIT) add_credit(r, c, n, mem, value);
     sort_falling(value, order, n);
     picking p = {r, c, n, order, value, pick};
@@ -159,7 +171,7 @@ int rule_pick(const llada_recipe *r, double threshold, int quota, const cand *c,
     case LLADA_RULE_QUOTA: k = take_first(&p, quota); break;
     case LLADA_RULE_FACTOR: k = pick_factor(&p); break;
     case LLADA_RULE_ENTROPY: k = pick_entropy(&p); break;
-    case LLADA_RULE_MARGIN: k = pick_margin(&p); break;
+    case LLADA_RULE_MARGIN: k = pick_threshold(&p, r->margin); break;
     case LLADA_RULE_KLASS: k = pick_klass(&p, threshold, mem); break;
     case LLADA_RULE_HIERARCHICAL: k = pick_hierarchical(&p); break;
     case LLADA_RULE_THRESHOLD:

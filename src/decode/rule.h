@@ -2,13 +2,14 @@
 #ifndef DECODE_RULE_H
 #define DECODE_RULE_H
 
-#include "base/err.h"
+#include "decode/recipe.h"
 #include "graph/score.h"
 
 typedef struct {
     int32_t pos, token;
     double key;       /* what the rule compares: the confidence, unless an option puts another value in its place */
     double p;         /* plain softmax probability of token */
+    bool late;        /* an end token under ban_eos_conf: taken only when nothing else is left to take */
     const score *s;   /* borrowed, until the next pass */
 } cand;
 
@@ -23,9 +24,13 @@ typedef struct {
 
 void rule_forget(rule_memory *m);
 
+/* The window engine decides on confidences rounded to 1/4096, so that rounding noise of a kernel can't reorder them. */
+double rule_grid(double p);
+
 /* Picks among c[0..n), which are in order of position.  threshold: tau or the revision's `vis`.  quota: for the quota
- * rule.  mem[i] belongs to c[i].  pick gets the indices in the order of commitment (most confident first, ties by
- * position); order and value are scratch for n.  Returns how many; 0 only when n is 0. */
+ * rule.  mem[i] belongs to c[i].  pick gets the indices in the order of commitment: by what the rule ranks by (key,
+ * entropy, margin, credited key), ties by position, NaN last.  order and value are scratch for n.  Returns how many; 0
+ * only when n is 0. */
 int rule_pick(const llada_recipe *r, double threshold, int quota, const cand *c, int n, rule_memory *const *mem, int *order,
               double *value, int *pick);
 
