@@ -1,0 +1,123 @@
+/* opt_table.c - the sub-commands and every flag of the program that is not a key of recipes.  Spellings follow
+ * llama.cpp where it has the same thing, so that hands need not learn new ones. */
+#include "opt_table.h"
+
+#include <string.h>
+
+#define AT(field) offsetof(options, field)
+#define MODEL (CMD_RUN | CMD_CHAT | CMD_EVAL | CMD_INFO | CMD_TOKENIZE | CMD_LOGITS)
+#define SESSION (CMD_GENERATE | CMD_LOGITS)
+enum { MOST_TOKENS = 65536 };
+
+static const opt_def table[] = {
+    /* model and machine */
+    {"--model -m", OPT_TEXT, MODEL, AT(model), 0, 0, true, "FILE",
+     "GGUF file (any shard of a split set); without it, the small model built in", NULL},
+    {"--no-mmap", OPT_SWITCH, MODEL, AT(no_mmap), 0, 0, true, NULL,
+     "read the file into memory instead of mapping it", NULL},
+    {"--chat-layout", OPT_TEXT, MODEL, AT(chat_layout), 0, 0, true, "NAME",
+     "chat layout, where the file does not tell", NULL},
+    {"--threads -t", OPT_INT, SESSION, AT(threads), 1, 1024, true, "N",
+     "threads (default: one per core, at most 16)", NULL},
+    {"--ctx -c --ctx-size", OPT_INT, SESSION, AT(ctx), 1, 1 << 24, true, "N",
+     "most positions, prompt and answer together", NULL},
+    {"--kv", OPT_WORD, SESSION, AT(kv), 0, 0, true, "f32|f16", "how keys and values are kept", NULL},
+    {"--cpu-mask", OPT_MASK, SESSION, AT(cpu_mask), 0, 0, true, "LIST",
+     "CPU features that may be used: names with commas, none, all, or a number", NULL},
+
+    /* the request */
+    {"--prompt -p", OPT_TEXT, CMD_RUN | CMD_TOKENIZE, AT(prompt), 0, 0, false, "TEXT",
+     "the prompt; without it: -f, else standard input", NULL},
+    {"--file -f", OPT_TEXT, CMD_RUN | CMD_TOKENIZE, AT(file), 0, 0, false, "FILE",
+     "read the prompt from a file (- is standard input)", NULL},
+    {"--system -sys --system-prompt", OPT_TEXT, CMD_GENERATE, AT(system), 0, 0, false, "TEXT",
+     "a system message before the prompt", NULL},
+    {"--raw", OPT_SWITCH, CMD_RUN | CMD_EVAL, AT(raw), 0, 0, false, NULL,
+     "the prompt is plain text, not a message in the chat layout", NULL},
+    {"--max-tokens -n --predict --n-predict", OPT_INT, CMD_GENERATE, AT(max_tokens), 0, MOST_TOKENS, true, "N",
+     "most tokens of the answer, and the canvas unless --gen says else (default 128)", NULL},
+    {"--seed -s", OPT_INT, CMD_GENERATE, AT(seed), -1, INT64_MAX, true, "N",
+     "seed of the random numbers (default 0); -1: a random one", NULL},
+    {"--recipe", OPT_RECIPE, CMD_RUN | CMD_CHAT, 0, 0, 0, true, "NAME", "decoding recipe, NAME[:key=value,...]", NULL},
+    {"--recipe", OPT_LIST, CMD_EVAL, AT(recipes), 0, 0, false, "NAME",
+     "decoding recipe, NAME[:key=value,...]; may be repeated", NULL},
+    {"--settings", OPT_SETTINGS, CMD_GENERATE, 0, 0, 0, true, "FILE", "JSON object of recipe keys", NULL},
+    {"--set", OPT_PAIR, CMD_RUN | CMD_CHAT, 0, 0, 0, false, "KEY=VALUE", "one recipe key", NULL},
+
+    /* output */
+    {"--json", OPT_SWITCH, CMD_RUN | CMD_EVAL | CMD_INFO | CMD_TOKENIZE, AT(json), 0, 0, false, NULL,
+     "JSON on standard output", NULL},
+    {"--quiet -q", OPT_SWITCH, CMD_GENERATE | CMD_INFO | CMD_TOKENIZE | CMD_LOGITS, AT(quiet), 0, 0, true, NULL,
+     "no notes, no progress, no canvas", NULL},
+    {"--no-canvas", OPT_SWITCH, CMD_RUN | CMD_CHAT, AT(no_canvas), 0, 0, true, NULL,
+     "do not draw the canvas on the terminal", NULL},
+    {"--trace", OPT_TEXT, CMD_RUN, AT(trace), 0, 0, false, "FILE", "write what each pass did, as JSON lines", NULL},
+
+    /* eval */
+    {"--set", OPT_LIST, CMD_EVAL, AT(sets), 0, 0, false, "FILE", "questions, as JSON lines; may be repeated", NULL},
+    {"--limit", OPT_INT, CMD_EVAL, AT(limit), 1, 1 << 30, false, "N", "only the first N questions of each set", NULL},
+    {"--extract", OPT_WORD, CMD_EVAL, AT(extract), 0, 0, false, "auto|answer|whole|json|gsm8k|story",
+     "how the answer is found in the text (docs/eval.md)", NULL},
+    {"--seeds", OPT_INT, CMD_EVAL, AT(seeds), 1, 1000, false, "N", "answer each question with N seeds", NULL},
+    {"--markdown", OPT_TEXT, CMD_EVAL, AT(markdown), 0, 0, false, "FILE", "write the table of recipes and tasks", NULL},
+    {"--svg", OPT_TEXT, CMD_EVAL, AT(svg), 0, 0, false, "FILE", "write a plot of accuracy against passes", NULL},
+    {"--resume", OPT_TEXT, CMD_EVAL, AT(resume), 0, 0, false, "FILE",
+     "keep every answer in FILE, and do not run again what is there", NULL},
+
+    /* tokenize, logits, trace */
+    {"--ids", OPT_TEXT, CMD_TOKENIZE, AT(ids), 0, 0, false, "1,2,3", "ids to text, instead of text to ids", NULL},
+    {"--special", OPT_SWITCH, CMD_TOKENIZE, AT(special), 0, 0, false, NULL,
+     "recognise, and show, special tokens", NULL},
+    {"--chat", OPT_SWITCH, CMD_TOKENIZE, AT(chat), 0, 0, false, NULL,
+     "the text is one user message in the chat layout", NULL},
+    {"--tokens", OPT_TEXT, CMD_LOGITS, AT(tokens), 0, 0, false, "1,2,3", "the ids to score", NULL},
+    {"--out -o", OPT_TEXT, CMD_LOGITS | CMD_TRACE, AT(out), 0, 0, false, "FILE", "the file to write", NULL},
+
+    /* other spellings of recipe keys; llama.cpp's */
+    {"--temperature", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "T", NULL, "temp"},
+    {"--window", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "MODE", NULL, "mbsd"},
+    {"--revise", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "BOOL", NULL, "dppr"},
+    {"--top-k", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "K", NULL, "top_k"},
+    {"--top-p", OPT_ALIAS, CMD_GENERATE, 0, 1, 0, false, "P", NULL, "top_p"},
+    {"--diffusion-steps", OPT_ALIAS, CMD_GENERATE, 0, -1, 0, false, "N", NULL, "steps"},
+    {"--diffusion-block-length", OPT_ALIAS, CMD_GENERATE, 0, -1, 0, false, "N", NULL, "block"},
+    {"--diffusion-cfg-scale", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "S", NULL, "cfg"},
+    {"--diffusion-eps", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "E", NULL, "eps"},
+    {"--diffusion-alg-temp", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "T", NULL, "alg_temp"},
+    {"--diffusion-algorithm", OPT_ALGORITHM, CMD_GENERATE, 0, 0, 0, false, "NAME", NULL, NULL},
+    {"--diffusion-add-gumbel-noise", OPT_GUMBEL, CMD_GENERATE, 0, 0, 0, false, "1", NULL, NULL},
+    {"--diffusion-visual", OPT_SWITCH, CMD_RUN | CMD_CHAT, AT(visual), 0, 0, false, NULL, NULL, NULL},
+
+    {"--help -h", OPT_SWITCH, ~0u, AT(help), 0, 0, false, NULL, "this text", NULL},
+    {"--version", OPT_SWITCH, ~0u, AT(version), 0, 0, false, NULL, "the version", NULL},
+};
+
+const opt_def *opt_table(size_t *n)
+{
+    *n = sizeof table / sizeof table[0];
+    return table;
+}
+
+static const opt_command commands[] = {
+    {"run", "[-m FILE] [-p TEXT | -f FILE] [flags]", "answer one prompt", CMD_RUN, 0},
+    {"chat", "[-m FILE] [flags]", "talk in turns", CMD_CHAT, 0},
+    {"eval", "[-m FILE] --set FILE.jsonl [--recipe NAME ...] [flags]",
+     "accuracy and cost of recipes over question sets", CMD_EVAL, 0},
+    {"info", "[-m FILE] [--json]", "what a model file holds and needs", CMD_INFO, 1},
+    {"tokenize", "[-m FILE] [-p TEXT | -f FILE | --ids 1,2,3]", "text to ids, ids to text", CMD_TOKENIZE, 1},
+    {"logits", "[-m FILE] --tokens 1,2,3 --out FILE", "scores of one forward pass, as raw float32", CMD_LOGITS, 0},
+    {"trace", "FILE -o report.html", "the report of a trace that run --trace wrote", CMD_TRACE, 1},
+};
+
+const opt_command *opt_commands(size_t *n)
+{
+    *n = sizeof commands / sizeof commands[0];
+    return commands;
+}
+
+const opt_command *opt_find_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (!strcmp(commands[i].name, name)) return &commands[i];
+    return NULL;
+}
