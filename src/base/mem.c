@@ -13,6 +13,8 @@
 
 enum { ALIGN = 64, LARGE = 1 << 20 };
 
+_Static_assert(_Alignof(max_align_t) >= sizeof(void *), "the word in front of a block must fit");
+
 static atomic_uint_fast64_t n_allocs;
 static atomic_uint_fast64_t fail_in; /* allocations until the one that fails, counting it; 0: none */
 
@@ -47,15 +49,13 @@ static void *take_small(size_t total)
 void *mem_new(size_t bytes)
 {
     size_t total;
-    /* two lines of room: one for the word in front, one to move the start up to a multiple of 64 */
-    if (must_fail() || !size_add(bytes, 2 * ALIGN, &total) || total > PTRDIFF_MAX)
+    if (must_fail() || !size_add(bytes, ALIGN, &total) || total > PTRDIFF_MAX)
         return NULL;
-    char *raw = bytes < LARGE ? take_small(bytes + ALIGN) : calloc(1, total);
+    char *raw = bytes < LARGE ? take_small(total) : calloc(1, total);
     if (!raw)
         return NULL;
+    /* 64 from posix_memalign; from calloc at least its own alignment, which has room for the word */
     size_t off = ALIGN - (uintptr_t)raw % ALIGN;
-    if (off < sizeof raw)
-        off += ALIGN;
     memcpy(raw + off - sizeof raw, &raw, sizeof raw);
     atomic_fetch_add_explicit(&n_allocs, 1, memory_order_relaxed);
     return raw + off;

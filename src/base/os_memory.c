@@ -84,7 +84,7 @@ static uint64_t group_left(const cgroup_files *c, const char *folder)
     const char *v = read_text(text, sizeof text, path) ? line_value(text, c->idle) : NULL;
     if (v && read_number(v, &idle))
         used -= idle < used ? idle : used;
-    return limit > used ? limit - used : 0;
+    return limit > used ? limit - used : 1; /* 0 would say: unknown */
 }
 
 /* The least that is left in a group and those around it.  `name` begins with '/' and ends at a line end; inside a

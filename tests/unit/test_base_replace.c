@@ -26,7 +26,8 @@
 /* Each an errno value; 0: the call works. */
 static struct {
     int open, fdopen, fflush, fsync, fclose, rename;
-    int open_exists;     /* names that are taken before one is free */
+    int open_exists;     /* names that another program takes just before */
+    char taken[512];     /* the last of them */
     int fsync_interrupts;
     int fsyncs;          /* calls that worked */
 } fake;
@@ -39,11 +40,18 @@ static int fails(int code)
 
 static int fake_open(const char *path, int flags, ...)
 {
-    if (fake.open_exists > 0) {
+    va_list ap;
+    va_start(ap, flags);
+    int mode = flags & O_CREAT ? va_arg(ap, int) : 0;
+    va_end(ap);
+    if (flags & O_CREAT && fake.open_exists > 0) {
         fake.open_exists--;
-        return fails(EEXIST);
+        snprintf(fake.taken, sizeof fake.taken, "%s", path);
+        FILE *f = fopen(path, "w");
+        fputs("theirs", f);
+        fclose(f);
     }
-    return fails(fake.open) ? -1 : open(path, flags, 0666);
+    return fails(fake.open) ? -1 : open(path, flags, mode);
 }
 
 static FILE *fake_fdopen(int fd, const char *mode)
@@ -333,6 +341,8 @@ static void test_harmless_faults(void **state)
     fake.fsync_interrupts = 3;
     assert_int_equal(replace(target, "1", NULL), LLADA_OK);
     assert_true(holds(target, "1"));
+    assert_int_equal(entries(), 1 + 5);
+    assert_true(holds(fake.taken, "theirs"));
     fake.fsync = EINVAL; /* a file system without fsync */
     assert_int_equal(replace(target, "2", NULL), LLADA_OK);
     assert_true(holds(target, "2"));
