@@ -19,7 +19,7 @@
 #define SOURCE(path) LLADA_SOURCE_DIR "/tests/" path
 
 enum { N_FILES = 3, MAX_LEN = 256, FIRST = 16 };
-static const double TOLERANCE = 1e-3; /* of a score; the files' own rounding is 5e-6 */
+static const double TOLERANCE = 2e-4; /* of a score; rounding in the files is 5e-6, and 2e-5 was the most seen */
 static const char *const canvases[] = { "all_mask", "half" };
 
 /* ------------------------------------------------------------ a model, and a context to run it in */
