@@ -187,12 +187,21 @@ LLADA_API const llada_recipe_key *llada_recipe_keys(size_t *n);
 
 typedef struct llada_session llada_session; /* one canvas, its caches and scratch */
 
+/* What a pass costs on this machine, by rows; rising in rows.  `llada bench` measures it. */
+typedef struct {
+    int32_t rows;
+    double ms;
+} llada_latency;
+enum { LLADA_MAX_LATENCY = 32 };
+
 typedef struct {
     size_t size;
     int32_t ctx;       /* most positions, prompt + canvas; 0: 512 + the recipe's gen */
     int32_t threads;   /* 0: one per core, at most 16 */
     bool kv_f16;       /* keep K,V as half floats */
     uint64_t cpu_mask; /* CPU features that may be used (all ones: every one found); see llada_cpu_features */
+    const llada_latency *latency; /* for recipes with bucket 0 (auto); copied; NULL: rows are filled up to 32s */
+    int32_t n_latency;            /* at most LLADA_MAX_LATENCY */
 } llada_session_opts;
 
 LLADA_API void llada_session_opts_defaults(llada_session_opts *o);

@@ -7,6 +7,7 @@
 #include "device/cpu/features.h"
 #include "model/builtin.h"
 #include "model/model.h"
+#include "tools.h"
 
 struct llada_model {
     model *m;            /* owned */
@@ -140,7 +141,7 @@ llada_status llada_session_open(llada_session **out, const llada_model *lm, cons
         return llada_fail(err, LLADA_BAD_ARG, "%d threads; it can be 0..256", o.threads);
     int gen = r->gen > 0 ? r->gen : DECODE_DEFAULT_GEN;
     decoder_limits lim = {.ctx = o.ctx ? o.ctx : 512 + gen, .threads = o.threads, .kv_f16 = o.kv_f16,
-                          .cpu_mask = o.cpu_mask};
+                          .cpu_mask = o.cpu_mask, .latency = o.latency, .n_latency = o.n_latency};
     llada_session *s = mem_new(sizeof *s);
     if (!s) return llada_fail(err, LLADA_NO_MEMORY, "no memory for the session");
     llada_status st = decoder_open(&s->d, lm->m, &device_cpu, lm->w, r, &lim, err);
@@ -206,4 +207,11 @@ llada_status llada_likelihood(llada_session *s, const int32_t *prompt, int32_t n
     if (!s || (!prompt && n_prompt) || !answer || !out)
         return llada_fail(err, LLADA_BAD_ARG, "likelihood: session, prompt, answer or out is NULL");
     return decoder_likelihood(s->d, prompt, n_prompt, answer, n_answer, samples, cfg, seed, out, err);
+}
+
+/* ---------------------------------------------------------------- tools.h */
+
+llada_status tools_schedule(llada_session *s, const int32_t *per_pass, int n, llada_err *err)
+{
+    return decoder_schedule(s->d, per_pass, n, err);
 }

@@ -88,6 +88,11 @@ struct decoder {
     int32_t *held;          /* hold mode: a draft kept apart; -1: none */
     int32_t *all_pos;       /* 0, 1, 2, ... */
 
+    llada_latency latency[LLADA_MAX_LATENCY];
+    int n_latency;
+    int32_t *schedule;      /* owned; tokens a pass, in place of real scores; NULL: none */
+    int n_schedule;
+
     kv_map kv;
     row_list rows;
     row_list job_rows;      /* a job's own pass, when it does not ride along */
@@ -122,9 +127,13 @@ bool canvas_emit(decoder *d, llada_event_kind kind, int pos, int32_t token, doub
 int canvas_block_start(const decoder *d, int block);
 int canvas_block_end(const decoder *d, int block);
 static inline int canvas_block(const decoder *d, int pos) { return (pos - d->n_prompt) / d->r.block; }
-void canvas_unwrite(decoder *d, int pos); /* back to a mask */
-/* The window engine decides on confidences rounded to 1/4096, so that rounding noise of a kernel can't reorder them. */
-double canvas_grid(double p);
+
+/* commit.c */
+void canvas_write(decoder *d, int pos, int32_t token, double conf); /* a mask becomes a token */
+void canvas_unwrite(decoder *d, int pos);                           /* back to a mask */
+/* A mask becomes a draft; one that nobody verifies is as good as committed. */
+void canvas_draft(decoder *d, int pos, int32_t token, double conf);
+void canvas_drop(decoder *d, int pos, double conf);                 /* a draft was not confirmed */
 
 /* pass.c */
 llada_status rows_open(row_list *l, int cap, llada_err *err);
@@ -132,14 +141,18 @@ void rows_free(row_list *l);
 void rows_clear(row_list *l);
 /* Adds a row; returns its number, or -1 when the list is full (a defect). */
 int rows_add(row_list *l, int32_t pos, int32_t token, int32_t slot, int group, bool shadow);
-score_ask *rows_want(row_list *l, int row); /* asks for the row's scores */
+/* Asks for the row's scores: of a shadow row without noise, as it judges a token that was chosen before. */
+score_ask *rows_want(row_list *l, int row);
 llada_status pass_run(decoder *d, llada_err *err);      /* d->rows, with a riding job if there is one */
 llada_status pass_run_job(decoder *d, job *j, device_ctx *ctx, llada_err *err);
+
+/* schedule.c: replaces the scores of l's wanted rows. */
+void schedule_scores(const decoder *d, const row_list *l, score *out);
 
 /* window.c: chooses the rows of the next pass into d->rows; sets block, full, n_checks. */
 llada_status window_plan(decoder *d, llada_err *err);
 
-/* commit.c: lets the pass's scores change the text. */
+/* Lets the pass's scores change the text (commit.c). */
 llada_status commit_scores(decoder *d, llada_err *err);
 
 /* revise.c */

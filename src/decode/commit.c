@@ -5,8 +5,6 @@
 #include "base/os.h"
 #include "decode/canvas.h"
 
-double canvas_grid(double p) { return nearbyint(p * 4096) / 4096; } /* half to even */
-
 void canvas_unwrite(decoder *d, int pos)
 {
     d->version++;
@@ -19,7 +17,7 @@ void canvas_unwrite(decoder *d, int pos)
 
 static double commit_threshold(const decoder *d) { return d->r.dppr ? d->r.vis : d->r.tau; }
 
-static void show(decoder *d, int pos, int32_t token, double conf)
+void canvas_write(decoder *d, int pos, int32_t token, double conf)
 {
     d->version++;
     d->token[pos] = token;
@@ -30,64 +28,78 @@ static void show(decoder *d, int pos, int32_t token, double conf)
     d->held[pos] = -1;
 }
 
+void canvas_drop(decoder *d, int pos, double conf)
+{
+    canvas_unwrite(d, pos);
+    d->n_drop[pos]++;
+    canvas_emit(d, LLADA_EV_DROP, pos, -1, conf);
+}
+
 /* A draft of the current block, looked at by a shadow row: the same token with enough confidence, or it goes. */
 static void check_draft(decoder *d, int pos, const score *s)
 {
-    double p = d->windowed ? canvas_grid(s->p) : s->p;
-    d->draft[pos] = false;
-    if (s->token == d->token[pos] && p >= commit_threshold(d)) {
-        d->conf[pos] = p;
-        d->res.draft_ok++;
-        canvas_emit(d, LLADA_EV_CONFIRM, pos, s->token, p);
-        if (d->state[pos] == POS_STABLE) canvas_emit(d, LLADA_EV_SETTLE, pos, s->token, p);
+    double p = rule_grid(s->p);
+    if (s->token != d->token[pos] || !(p >= commit_threshold(d))) {
+        canvas_drop(d, pos, p);
         return;
     }
-    canvas_unwrite(d, pos);
-    d->n_drop[pos]++;
-    canvas_emit(d, LLADA_EV_DROP, pos, -1, p);
+    d->draft[pos] = false;
+    d->conf[pos] = p;
+    d->res.draft_ok++;
+    canvas_emit(d, LLADA_EV_CONFIRM, pos, s->token, p);
+    if (d->state[pos] == POS_STABLE) canvas_emit(d, LLADA_EV_SETTLE, pos, s->token, p);
 }
 
 static void commit(decoder *d, const cand *c)
 {
-    show(d, c->pos, c->token, c->p);
+    canvas_write(d, c->pos, c->token, c->p);
     canvas_emit(d, LLADA_EV_COMMIT, c->pos, c->token, c->p);
     if (d->state[c->pos] == POS_STABLE) canvas_emit(d, LLADA_EV_SETTLE, c->pos, c->token, c->p);
 }
 
-/* Drafts in hold mode are only noted; in show mode they are inputs of later passes. */
+void canvas_draft(decoder *d, int pos, int32_t token, double conf)
+{
+    canvas_write(d, pos, token, conf);
+    d->draft[pos] = d->r.verify;
+    canvas_emit(d, LLADA_EV_DRAFT, pos, token, conf);
+    if (!d->r.verify && !d->r.dppr) canvas_emit(d, LLADA_EV_SETTLE, pos, token, conf);
+}
+
+/* Drafts in show mode are inputs of later passes; in hold mode they are only noted, and the last look counts. */
 static void draft(decoder *d, const cand *c)
 {
     int most = d->r.rmax > 0 ? d->r.rmax : 1; /* drops, so that decoding ends */
-    if (!(c->key >= d->r.tau_draft) || d->n_drop[c->pos] >= most) return;
-    d->res.drafts++;
-    if (d->r.mbsd == LLADA_MBSD_HOLD) {
-        d->held[c->pos] = c->token;
+    bool good = c->key >= d->r.tau_draft && !c->late && d->n_drop[c->pos] < most;
+    if (d->r.mbsd != LLADA_MBSD_HOLD) {
+        d->res.drafts += good;
+        if (good) canvas_draft(d, c->pos, c->token, c->p);
         return;
     }
-    show(d, c->pos, c->token, c->p);
-    d->draft[c->pos] = d->r.verify;
-    canvas_emit(d, LLADA_EV_DRAFT, c->pos, c->token, c->p);
-    if (!d->r.verify && !d->r.dppr) canvas_emit(d, LLADA_EV_SETTLE, c->pos, c->token, c->p);
+    d->res.drafts += good && d->held[c->pos] < 0;
+    d->held[c->pos] = good ? c->token : -1;
+    d->conf[c->pos] = good ? c->p : 0;
 }
 
-/* What the rule compares: the confidence; at random; or, with ban_eos_conf, the softmax without end tokens, under which
- * an end token has none (as in LLaDA's published sampler). */
-static double key_of(decoder *d, const score *s, double p)
+/* What the rule compares: the confidence; with ban_eos_conf under the softmax without end tokens, in which an end token
+ * has none (as LLaDA's published sampler computes it at temperature 0). */
+static double key_of(const decoder *d, const score *s)
 {
-    if (d->r.rule == LLADA_RULE_QUOTA && d->r.remasking == LLADA_REMASK_RANDOM) return rng_unit(&d->random);
-    if (!d->r.ban_eos_conf) return p;
-    if (model_is_end(d->m, s->token)) return 0;
-    if (d->r.rule == LLADA_RULE_KLASS) return p; /* its probes are taken */
+    if (!d->r.ban_eos_conf || d->r.rule == LLADA_RULE_KLASS) return s->p; /* klass: its probes are taken */
     double rest = 1;
     for (int j = 0; j < d->m->n_ends; j++) rest -= s->probe_p[j];
-    return rest > 0 ? fmin(1, p / rest) : p;
+    return rest > 0 ? fmin(1, s->p / rest) : s->p;
 }
 
-static cand make_cand(decoder *d, int i)
+static cand make_cand(const decoder *d, int i)
 {
     const score *s = &d->rows.out[i];
-    double p = d->windowed ? canvas_grid(s->p) : s->p;
-    return (cand){.pos = d->rows.pos[d->rows.want[i]], .token = s->token, .p = p, .key = key_of(d, s, p), .s = s};
+    cand c = {.pos = d->rows.pos[d->rows.want[i]], .token = s->token, .p = s->p, .key = key_of(d, s), .s = s};
+    c.late = d->r.ban_eos_conf && model_is_end(d->m, s->token);
+    if (c.late) c.key = 0;
+    if (!d->windowed) return c;
+    c.p = rule_grid(c.p);
+    c.key = rule_grid(c.key);
+    return c;
 }
 
 /* Commitments in the window engine are told in order of position. */
@@ -135,12 +147,12 @@ llada_status commit_scores(decoder *d, llada_err *err)
 {
     int b1 = canvas_block_end(d, d->block), n = 0;
     bool may_end = d->full || !d->r.fresh_eos;
+    bool withheld = false, random = d->r.rule == LLADA_RULE_QUOTA && d->r.remasking == LLADA_REMASK_RANDOM;
     emit_pass(d);
     for (int i = 0; i < d->rows.n_want; i++) {
         int row = d->rows.want[i];
         if (d->rows.shadow[row]) check_draft(d, d->rows.pos[row], &d->rows.out[i]);
     }
-    bool withheld = false;
     for (int i = 0; i < d->rows.n_want; i++) {
         int row = d->rows.want[i], pos = d->rows.pos[row];
         if (d->rows.shadow[row] || pos >= b1) continue;
@@ -149,6 +161,7 @@ llada_status commit_scores(decoder *d, llada_err *err)
             withheld = true;
             continue;
         }
+        if (random) c.key = rng_unit(&d->random);
         d->cand_mem[n] = &d->mem[pos];
         d->cands[n++] = c;
     }

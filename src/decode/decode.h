@@ -16,6 +16,8 @@ typedef struct {
     int threads;
     bool kv_f16;
     uint64_t cpu_mask;
+    const llada_latency *latency; /* copied; may be NULL */
+    int n_latency;
 } decoder_limits;
 
 /* Allocates all that later calls need. */
@@ -28,6 +30,10 @@ llada_status decoder_begin(decoder *d, const llada_request *q, llada_err *err);
 llada_status decoder_step(decoder *d, bool *done, llada_err *err);
 llada_status decoder_result(decoder *d, llada_result *out, llada_err *err);
 void decoder_cancel(decoder *d); /* any thread */
+
+/* For benchmarks on weights without meaning: pass i writes per_pass[i] tokens (the last count goes on for ever), the
+ * leftmost masks it scores, whatever the scores say; looks confirm what is written.  Copied.  n 0: real scores again. */
+llada_status decoder_schedule(decoder *d, const int32_t *per_pass, int n, llada_err *err);
 
 llada_status decoder_logits(decoder *d, const int32_t *ids, int n, float *out, llada_err *err);
 llada_status decoder_likelihood(decoder *d, const int32_t *prompt, int n_prompt, const int32_t *answer, int n_answer,

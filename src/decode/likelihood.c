@@ -101,6 +101,9 @@ static llada_status masked_loss(const measure *m, double *sum, llada_err *err)
     llada_status st = m->cfg > 0 ? guided_scores(m, &p, err) : d->dev->run(d->ctx, &p, err);
     if (st) return st;
     *sum = 0;
+    for (int i = 0; i < l->n_want; i++)
+        if (l->out[i].bad) return llada_fail(err, LLADA_NUMERIC, "the scores of answer token %d are NaN or infinite",
+                                             l->want[i] - m->n_prompt);
     for (int i = 0; i < l->n_want; i++) *sum += log(fmax(l->out[i].probe_p[0], 1e-300));
     return LLADA_OK;
 }

@@ -164,6 +164,12 @@ static void tell_blocks(decoder *d, bool finished)
     }
 }
 
+/* What stands behind an end token: the file's end of text, else the one there is. */
+static int32_t end_token(const decoder *d)
+{
+    return d->m->eos >= 0 ? d->m->eos : d->m->n_ends > 0 ? d->m->ends[0] : LLADA_HOLE;
+}
+
 /* What is still revisable settles; behind the first end token of a hole stand end tokens. */
 static void tail_fill(decoder *d)
 {
@@ -174,7 +180,7 @@ static void tail_fill(decoder *d)
         hole = d->hole[i];
         if (hole < 0) continue;
         if (ended || d->state[i] == POS_INVISIBLE) {
-            d->token[i] = d->m->eos;
+            d->token[i] = end_token(d);
             d->conf[i] = 0;
         }
         bool told = d->state[i] == POS_STABLE && !d->draft[i] && !ended;
@@ -202,16 +208,13 @@ static llada_status dense_step(decoder *d, llada_err *err)
     return LLADA_OK;
 }
 
-static llada_status finish(decoder *d, bool *done)
+static void finish(decoder *d)
 {
     tell_blocks(d, true);
     canvas_emit(d, LLADA_EV_TAIL, d->n_prompt, -1, 0);
     tail_fill(d);
     canvas_emit(d, LLADA_EV_DONE, d->n_prompt, -1, 0);
-    d->res.seconds = os_seconds() - d->started;
     d->running = false;
-    *done = true;
-    return LLADA_OK;
 }
 
 /* One step: merge what is due; then a dense pass, or, when nothing is invisible any more, a drain step in which revision
@@ -225,20 +228,21 @@ llada_status decoder_step(decoder *d, bool *done, llada_err *err)
     if (atomic_load(&d->cancelled)) d->stopped = true;
     if (!d->stopped) st = revise_merge(d, err);
     close_holes(d, &finished);
-    if (!d->stopped && st == LLADA_OK) {
-        tell_blocks(d, false);
+    if (st == LLADA_OK) tell_blocks(d, false);
+    if (st == LLADA_OK && !d->stopped) {
         if (!finished) {
             st = dense_step(d, err);
         } else if (d->r.dppr && (d->n_jobs > 0 || revise_launch(d, true))) {
             d->step++;
             st = revise_start(d, false, err);
         } else {
-            return finish(d, done);
+            finish(d);
+            *done = true;
         }
     }
-    if (st == LLADA_OK && !d->stopped) return LLADA_OK;
-    d->running = false;
     d->res.seconds = os_seconds() - d->started;
+    if (st == LLADA_OK && !d->stopped) return LLADA_OK;
+    *done = d->running = false; /* the callback's word holds to the last event */
     stop_worker(d);
     return st ? st : llada_fail(err, LLADA_CANCELLED, "cancelled after %d passes", d->res.passes);
 }
@@ -249,12 +253,13 @@ void decoder_cancel(decoder *d) { atomic_store(&d->cancelled, true); }
 
 llada_status decoder_result(decoder *d, llada_result *out, llada_err *err)
 {
-    if (d->running) return llada_fail(err, LLADA_BAD_ARG, "the request has not ended yet");
+    if (d->running || !d->res.size)
+        return llada_fail(err, LLADA_BAD_ARG, d->running ? "the request has not ended yet" : "no request was begun");
     int n = 0, hole = -1, counted = 0;
     bool ended = false, any_end = false;
     for (int i = 0; i < d->n_gen; i++) {
         int pos = d->n_prompt + i;
-        d->final_canvas[i] = d->state[pos] == POS_INVISIBLE ? d->m->eos : d->token[pos];
+        d->final_canvas[i] = d->state[pos] == POS_INVISIBLE ? end_token(d) : d->token[pos];
         if (d->hole[pos] != hole) ended = false;
         hole = d->hole[pos];
         if (hole < 0 || ended) continue;

@@ -23,6 +23,19 @@ static llada_status check_combination(const model *m, const llada_recipe *r, lla
     return LLADA_OK;
 }
 
+static llada_status check_latency(const decoder_limits *lim, llada_err *err)
+{
+    if (!lim->latency) return LLADA_OK;
+    if (lim->n_latency < 0 || lim->n_latency > LLADA_MAX_LATENCY)
+        return llada_fail(err, LLADA_BAD_ARG, "a latency table of %d entries; it can have %d", lim->n_latency,
+                          LLADA_MAX_LATENCY);
+    for (int i = 0; i < lim->n_latency; i++)
+        if (lim->latency[i].rows <= (i ? lim->latency[i - 1].rows : 0) || !(lim->latency[i].ms > 0))
+            return llada_fail(err, LLADA_BAD_ARG, "latency table: entry %d has %d rows and %g ms; rows must rise", i,
+                              lim->latency[i].rows, lim->latency[i].ms);
+    return LLADA_OK;
+}
+
 /* End tokens and the mask are never chosen where the settings say so; ids stay ascending. */
 static void fill_bans(decoder *d)
 {
@@ -119,12 +132,15 @@ llada_status decoder_open(decoder **out, const model *m, const device *dev, devi
     if ((st = check_combination(m, r, err))) return st;
     if (lim->ctx < 1 || lim->ctx > DECODE_MAX_CTX)
         return llada_fail(err, LLADA_BAD_ARG, "a context of %d positions; it can be 1..%d", lim->ctx, DECODE_MAX_CTX);
+    if ((st = check_latency(lim, err))) return st;
     decoder *d = mem_new(sizeof *d);
     if (!d) return llada_fail(err, LLADA_NO_MEMORY, "no memory for the decoder");
     d->m = m;
     d->dev = dev;
     d->r = *r;
     d->cap = lim->ctx;
+    d->n_latency = lim->latency ? lim->n_latency : 0;
+    for (int i = 0; i < d->n_latency; i++) d->latency[i] = lim->latency[i];
     if (d->r.rev > d->cap) d->r.rev = d->cap;
     d->exec = choose_exec(&d->r);
     d->windowed = recipe_windowed(&d->r);
@@ -161,7 +177,7 @@ void decoder_close(decoder **dp)
     void *all[] = {d->token, d->state, d->draft,   d->fresh,  d->busy,     d->hole,         d->closed,       d->chosen,
                    d->conf,  d->hits,  d->looks,   d->n_rev,  d->n_drop,   d->mem,          d->held,         d->all_pos,
                    d->cands, d->cand_mem, d->order, d->pick,  d->value,    d->final_tokens, d->final_canvas, d->row_list_out,
-                   d->shadow_list_out, d->cond, d->uncond};
+                   d->shadow_list_out, d->cond, d->uncond, d->schedule};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) mem_free(all[k]);
     mem_free(d);
     *dp = NULL;

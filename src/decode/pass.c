@@ -53,7 +53,7 @@ score_ask *rows_want(row_list *l, int row)
 {
     int i = l->n_want++;
     l->want[i] = row;
-    l->ask[i] = (score_ask){0};
+    l->ask[i] = (score_ask){.plain = l->shadow[row]};
     return &l->ask[i];
 }
 
@@ -87,12 +87,13 @@ static llada_status give_slots(decoder *d, llada_err *err)
 }
 
 /* Says at which step the network failed. */
-static llada_status run_on(const decoder *d, device_ctx *ctx, const pass *p, llada_err *err)
+static llada_status run_on(const decoder *d, device_ctx *ctx, const pass *p, const row_list *l, llada_err *err)
 {
     llada_err inner = {0};
     llada_status st = d->dev->run(ctx, p, &inner);
     if (st == LLADA_NUMERIC) return llada_fail(err, st, "pass %d: %s", d->step + 1, inner.text);
     if (st) return llada_fail(err, st, "%s", inner.text);
+    if (d->schedule && p->out) schedule_scores(d, l, p->out);
     for (int i = 0; p->out && i < p->n_want; i++)
         if (p->out[i].bad)
             return llada_fail(err, LLADA_NUMERIC, "pass %d: the scores of position %d are NaN, infinite or all banned",
@@ -109,7 +110,7 @@ static llada_status run_guided(decoder *d, pass *p, llada_err *err)
     score *out = p->out;
     p->out = NULL;
     p->logits = d->cond;
-    llada_status st = run_on(d, d->ctx, p, err);
+    llada_status st = run_on(d, d->ctx, p, l, err);
     if (st) return st;
     /* unconditional K,V: position i in slot uncond_slot + i */
     for (int i = 0; i < l->n; i++) {
@@ -119,7 +120,7 @@ static llada_status run_guided(decoder *d, pass *p, llada_err *err)
     for (int i = 0; i < d->n_all; i++) d->row_list_out[i] = d->uncond_slot + i;
     p->cols[0].slot = d->row_list_out;
     p->logits = d->uncond;
-    if ((st = run_on(d, d->ctx, p, err))) return st;
+    if ((st = run_on(d, d->ctx, p, l, err))) return st;
     d->res.passes++;
     d->res.sweeps++;
     d->res.rows += l->n;
@@ -144,7 +145,7 @@ llada_status pass_run(decoder *d, llada_err *err)
     pass p = as_pass(d, l);
     p.cols[0] = (pass_cols){.slot = d->kv.current, .pos = d->all_pos, .n = d->n_all};
     if (riding) p.cols[1] = (pass_cols){.slot = riding->cols, .pos = d->all_pos, .n = d->n_all};
-    st = d->r.cfg > 0 ? run_guided(d, &p, err) : run_on(d, d->ctx, &p, err);
+    st = d->r.cfg > 0 ? run_guided(d, &p, err) : run_on(d, d->ctx, &p, l, err);
     if (st) return st;
     d->res.passes++;
     d->res.sweeps++;
@@ -173,5 +174,5 @@ llada_status pass_run_job(decoder *d, job *j, device_ctx *ctx, llada_err *err)
     pass p = as_pass(d, l);
     p.out = j->out;
     p.cols[0] = (pass_cols){.slot = j->cols, .pos = d->all_pos, .n = d->n_all};
-    return run_on(d, ctx, &p, err);
+    return run_on(d, ctx, &p, l, err);
 }

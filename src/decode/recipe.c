@@ -64,7 +64,7 @@ static const word_value bool_words[] = {{"false", 0}, {"true", 1}, {"off", 0}, {
     WORD(mbsd, mbsd_words, "off, hold, show (on)", "multi-block speculation")                                             \
     INT(trigger, 0, RECIPE_MAX_GEN, "0..65536", "look ahead when the block has fewer masks than this")                    \
     INT(look, 0, RECIPE_MAX_GEN, "0..65536", "most positions of adaptive lookahead")                                      \
-    INT(bucket, 0, 4096, "0..4096", "rows are added up to a multiple of this; 0: by the measured table")                  \
+    INT(bucket, 0, 4096, "0..4096, auto (0)", "rows are added up to a multiple of this; auto: by the measured table")                  \
     REAL(tau_draft, 0, 2, "0..2", "confidence that makes a draft")                                                        \
     FLAG(verify, "true, false", "drafts are re-evaluated when their block becomes current")                               \
     FLAG(dppr, "off, on", "progressive revision")                                                                         \
@@ -141,6 +141,7 @@ static void base_recipe(llada_recipe *r)
 
 llada_status llada_recipe_named(llada_recipe *r, const char *name, llada_err *err)
 {
+    if (!r || !name) return llada_fail(err, LLADA_BAD_ARG, "a named recipe needs a place and a name");
     for (int i = 0; i < N_RECIPES; i++) {
         if (strcmp(recipes[i].name, name)) continue;
         base_recipe(r);
@@ -221,6 +222,7 @@ llada_status llada_recipe_set(llada_recipe *r, const char *key, const char *valu
     if (!r || !key || !value) return llada_fail(err, LLADA_BAD_ARG, "a setting needs a recipe, a key and a value");
     int k = find_key(key);
     if (k < 0) return llada_fail(err, LLADA_BAD_ARG, "there is no setting '%.64s'", key);
+    if (!strcmp(key, "bucket") && !strcmp(value, "auto")) value = "0";
     if (keys[k].kind == K_INT || keys[k].kind == K_REAL) return set_number(r, k, value, err);
     for (const word_value *w = keys[k].words; w->word; w++) {
         if (strcmp(w->word, value)) continue;
@@ -262,22 +264,31 @@ static double read_real(const llada_recipe *r, int k)
     return v;
 }
 
+/* The shortest text that reads back as the same number. */
+static void print_real(char *text, size_t cap, double v)
+{
+    double back;
+    int digits = 1;
+    do snprintf(text, cap, "%.*g", digits, v);
+    while (++digits <= 17 && whole_number(text, &back) && back != v);
+}
+
 llada_status llada_recipe_get(const llada_recipe *r, const char *key, char *buf, size_t cap, llada_err *err)
 {
+    char text[32]; /* longer than any word or number */
+    if (!r || !key || (!buf && cap)) return llada_fail(err, LLADA_BAD_ARG, "a setting needs a recipe, a key and room");
     int k = find_key(key);
     if (k < 0) return llada_fail(err, LLADA_BAD_ARG, "there is no setting '%.64s'", key);
-    if (keys[k].kind == K_REAL) {
-        double v = read_real(r, k), back;
-        int digits = 1; /* the shortest text that reads back as the same number */
-        do snprintf(buf, cap, "%.*g", digits, v);
-        while (++digits <= 17 && whole_number(buf, &back) && back != v);
-        return LLADA_OK;
-    }
-    const char *word = keys[k].kind == K_INT ? NULL : word_of(k, read_int(r, k));
-    if (word)
-        snprintf(buf, cap, "%s", word);
+    const char *word = keys[k].kind == K_INT || keys[k].kind == K_REAL ? NULL : word_of(k, read_int(r, k));
+    if (keys[k].kind == K_REAL)
+        print_real(text, sizeof text, read_real(r, k));
+    else if (word)
+        snprintf(text, sizeof text, "%s", word);
     else
-        snprintf(buf, cap, "%d", read_int(r, k));
+        snprintf(text, sizeof text, "%d", read_int(r, k));
+    size_t need = strlen(text) + 1;
+    if (need > cap) return llada_fail(err, LLADA_BAD_ARG, "%s: the value takes %zu bytes, not %zu", key, need, cap);
+    memcpy(buf, text, need);
     return LLADA_OK;
 }
 

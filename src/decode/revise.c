@@ -118,10 +118,11 @@ static void settle(decoder *d, int pos, double conf)
 /* The best token at pos is another than the one written there. */
 static void merge_other(decoder *d, int pos, const score *s, double best, double own)
 {
+    bool may_edit = !(d->r.fresh_eos && model_is_end(d->m, s->token)); /* no job is a refresh pass */
     d->hits[pos] = 0;
     if (++d->n_rev[pos] > d->r.rmax) {
         if (!d->draft[pos]) settle(d, pos, own);
-    } else if (best >= (d->r.edit > 0 ? d->r.edit : d->r.vis)) {
+    } else if (may_edit && best >= (d->r.edit > 0 ? d->r.edit : d->r.vis)) {
         d->res.edits++;
         d->version++;
         d->token[pos] = s->token;
@@ -169,11 +170,12 @@ static void merge_job(decoder *d, job *j)
         d->fresh[pos] = true;
         d->looks[pos]++;
         const score *s = &j->out[i];
-        double best = canvas_grid(s->p), own = canvas_grid(s->probe_p[0]);
+        double best = rule_grid(s->p), own = rule_grid(s->probe_p[0]);
         if (s->token == d->token[pos])
             merge_same(d, pos, own);
         else
             merge_other(d, pos, s, best, own);
+        if (d->draft[pos] && d->looks[pos] >= d->r.rmax + 2) canvas_drop(d, pos, own); /* so that the drain ends */
     }
     if (d->r.calm && j->version == d->version) settle_calm(d, j);
 }

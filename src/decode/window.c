@@ -40,11 +40,7 @@ static void show_held(decoder *d, int lo, int hi)
 {
     for (int i = lo; i < hi; i++) {
         if (d->held[i] < 0 || d->state[i] != POS_INVISIBLE) continue;
-        d->token[i] = d->held[i];
-        d->held[i] = -1;
-        d->state[i] = d->r.dppr ? POS_VISIBLE : POS_STABLE;
-        d->draft[i] = d->r.verify;
-        d->fresh[i] = false;
+        canvas_draft(d, i, d->held[i], d->conf[i]);
     }
 }
 
@@ -60,11 +56,26 @@ static void add_rows(decoder *d, int lo, int hi)
     for (int i = lo; i < hi; i++) rows_add(&d->rows, i, d->token[i], -1, 0, false);
 }
 
-/* Rows that bring the count to the device's next bucket, `look` at most. */
-static int room(const decoder *d, int rows)
+/* Milliseconds of a pass of n rows, between the measured points on a line, past the last one in proportion. */
+static double cost(const decoder *d, int n)
 {
-    int bucket = d->r.bucket ? d->r.bucket : 32;
-    int more = rows ? (bucket - rows % bucket) % bucket : bucket;
+    const llada_latency *t = d->latency;
+    int k = 0, last = d->n_latency - 1;
+    while (k < last && t[k].rows < n) k++;
+    if (t[k].rows >= n && k == 0) return t[0].ms;
+    if (t[k].rows < n) return t[k].ms * n / t[k].rows;
+    double part = (double)(n - t[k - 1].rows) / (t[k].rows - t[k - 1].rows);
+    return t[k - 1].ms + part * (t[k].ms - t[k - 1].ms);
+}
+
+/* Rows that may be added to n: up to the device's next bucket; by the table, while they cost under a twentieth more. */
+static int room(const decoder *d, int n)
+{
+    int more = 0, bucket = d->r.bucket ? d->r.bucket : 32;
+    if (d->r.bucket || !d->n_latency)
+        more = n ? (bucket - n % bucket) % bucket : bucket;
+    else
+        while (more < d->r.look && cost(d, n + more + 1) <= 1.05 * cost(d, n ? n : 1)) more++;
     return more < d->r.look ? more : d->r.look;
 }
 
@@ -141,7 +152,7 @@ llada_status window_plan(decoder *d, llada_err *err)
 
     /* positions scored up to here: the block; with speculation as far as the window reaches */
     int left = first_mask(d, b0, b1), reach = b1;
-    if (d->windowed && !d->full) reach = d->n_all;
+    if (!d->full && d->r.mbsd != LLADA_MBSD_OFF) reach = d->n_all;
     if (d->full && d->r.mbsd != LLADA_MBSD_OFF && left < b1 && left + d->r.block > b1) reach = left + d->r.block;
     int dense = d->rows.n;
     for (int i = 0; i < dense; i++) {
