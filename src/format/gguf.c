@@ -43,6 +43,14 @@ static llada_status join_tensors(gguf *g, llada_err *err)
     return LLADA_OK;
 }
 
+/* The file that holds the i-th tensor of the joined list. */
+static const gguf_part *part_of(const gguf *g, uint32_t i)
+{
+    const gguf_part *p = g->parts;
+    while (i >= p->n_t) i -= p++->n_t;
+    return p;
+}
+
 static llada_status index_tensors(gguf *g, llada_err *err)
 {
     llada_status st = join_tensors(g, err);
@@ -51,7 +59,7 @@ static llada_status index_tensors(gguf *g, llada_err *err)
     if (!g->t_order) return llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u tensors", g->n_t);
     const gguf_slot *d = gguf_double(g->t_order, g->n_t);
     if (!d) return LLADA_OK;
-    return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s is there twice", g->parts[0].where, d->name);
+    return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s is there twice", part_of(g, d->i)->where, d->name);
 }
 
 static gguf *new_gguf(llada_err *err)
