@@ -137,6 +137,8 @@ llada_status llada_session_open(llada_session **out, const llada_model *lm, cons
         llada_recipe_defaults(&def);
         r = &def;
     }
+    llada_status st = recipe_check(r, err);
+    if (st) return st;
     if (o.threads < 0 || o.threads > 256)
         return llada_fail(err, LLADA_BAD_ARG, "%d threads; it can be 0..256", o.threads);
     int gen = r->gen > 0 ? r->gen : DECODE_DEFAULT_GEN;
@@ -144,7 +146,7 @@ llada_status llada_session_open(llada_session **out, const llada_model *lm, cons
                           .cpu_mask = o.cpu_mask, .latency = o.latency, .n_latency = o.n_latency};
     llada_session *s = mem_new(sizeof *s);
     if (!s) return llada_fail(err, LLADA_NO_MEMORY, "no memory for the session");
-    llada_status st = decoder_open(&s->d, lm->m, &device_cpu, lm->w, r, &lim, err);
+    st = decoder_open(&s->d, lm->m, &device_cpu, lm->w, r, &lim, err);
     if (st) {
         mem_free(s);
         return st;

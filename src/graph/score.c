@@ -262,7 +262,7 @@ void score_row(score *out, const float *logits, int n, const score_how *how, con
         add_mass(&all, logits + s.lo, s.hi - s.lo, max);
         if (how->want_top) add_top(out, best, logits, s.lo, s.hi);
     }
-    if (how->temp > 0) {
+    if (how->temp > 0 && !ask->plain) {
         bool cut = how->top_p < 1 || how->top_k > 0;
         nucleus set = cut ? find_nucleus(logits, how, end, max) : (nucleus){ -INFINITY, INT_MAX };
         out->token = draw(logits, how, end, max, ask->seed, set);

@@ -23,6 +23,7 @@ typedef struct {
     uint64_t seed;                /* of this row's noise */
     int32_t probe[SCORE_PROBES];  /* ids whose probability is wanted */
     int n_probe;
+    bool plain;                   /* no noise for this row: the arg-max, also when sampling */
 } score_ask;
 
 typedef struct {
