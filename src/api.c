@@ -59,7 +59,7 @@ llada_status llada_model_open(llada_model **out, const char *path, const llada_m
         return llada_fail(err, LLADA_NO_MEMORY, "no memory for the model");
     }
     if ((st = model_open(&lm->m, file, path ? base_name(path) : "tiny-llada", o.chat_layout, err))) goto fail;
-    memcpy(lm->m->warn, warn, sizeof warn);
+    if (warn[0]) memcpy(lm->m->warn, warn, sizeof warn);
     if ((st = device_cpu.weights_open(&lm->w, &lm->m->g, err))) goto fail;
     *out = lm;
     return LLADA_OK;
