@@ -117,9 +117,9 @@ static const quant_info table[QT_COUNT] = {
     [QT_Q8_0] = { "Q8_0", 32, 34, decode_q8_0, encode_q8_0 },
     [QT_Q2_K] = { "Q2_K", 256, 84, quant_decode_q2_k, NULL },
     [QT_Q3_K] = { "Q3_K", 256, 110, quant_decode_q3_k, NULL },
-    [QT_Q4_K] = { "Q4_K", 256, 144, quant_decode_q4_k, NULL },
-    [QT_Q5_K] = { "Q5_K", 256, 176, quant_decode_q5_k, NULL },
-    [QT_Q6_K] = { "Q6_K", 256, 210, quant_decode_q6_k, NULL },
+    [QT_Q4_K] = { "Q4_K", 256, 144, quant_decode_q4_k, quant_encode_q4_k },
+    [QT_Q5_K] = { "Q5_K", 256, 176, quant_decode_q5_k, quant_encode_q5_k },
+    [QT_Q6_K] = { "Q6_K", 256, 210, quant_decode_q6_k, quant_encode_q6_k },
     [QT_IQ4_NL] = { "IQ4_NL", 32, 18, quant_decode_iq4_nl, NULL },
     [QT_IQ4_XS] = { "IQ4_XS", 256, 136, quant_decode_iq4_xs, NULL },
 };

@@ -48,11 +48,14 @@ static inline int q_round(float x, int lo, int hi)
 typedef void quant_decode_fn(float *dst, const void *src, size_t n);
 typedef void quant_encode_fn(void *dst, const float *src, size_t n);
 
-quant_decode_fn quant_decode_q4_1, quant_decode_q5_0, quant_decode_q5_1, quant_decode_iq4_nl; /* quant_legacy.c */
+/* quant_legacy.c */
+quant_decode_fn quant_decode_q4_1, quant_decode_q5_0, quant_decode_q5_1, quant_decode_iq4_nl;
 quant_encode_fn quant_encode_q4_1, quant_encode_q5_0, quant_encode_q5_1;
-quant_decode_fn quant_decode_q2_k, quant_decode_q3_k, quant_decode_q4_k, quant_decode_q5_k,
-    quant_decode_q6_k; /* quant_k.c */
+/* quant_k.c */
+quant_decode_fn quant_decode_q2_k, quant_decode_q3_k, quant_decode_q4_k, quant_decode_q5_k, quant_decode_q6_k;
 quant_decode_fn quant_decode_iq4_xs;
+/* quant_k_encode.c */
+quant_encode_fn quant_encode_q4_k, quant_encode_q5_k, quant_encode_q6_k;
 
 /* Levels of IQ4_NL and IQ4_XS (defined in quant_legacy.c). */
 extern const int8_t quant_iq4_levels[16];
