@@ -1,5 +1,5 @@
-/* test_gguf_write.c - the GGUF writer: what it writes is what the reader finds; a copy of a file is that file; what goes
- * wrong leaves the old file, no new one and no scrap. */
+/* test_gguf_write.c - the GGUF writer: what it writes is what the reader finds; a copy of a file is that file; what
+ * goes wrong leaves the old file, no new one and no scrap. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -159,7 +159,7 @@ static void survives_a_round_trip(void **state)
             q->encode(raw, y, N);
             q->decode(z, raw, N);
             double peak = ldexp(0.5, e);
-            /* the coarsest, Q4_0, has no level for +peak when -peak is there: it misses that by a whole step, peak / 8 */
+            /* the coarsest, Q4_0, has no level for +peak beside -peak: it misses that by a whole step, peak / 8 */
             for (int k = 0; k < N; k++)
                 if (!(fabs((double)y[k] - x[k]) <= peak / 6) || !(fabs((double)z[k] - y[k]) <= peak / 30))
                     fail_msg("%s at 2^%d: %g, %g, %g", q->name, e, x[k], y[k], z[k]);
