@@ -4,7 +4,7 @@
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
-ASK := Tom has 8 baskets with 5 eggs in each. He sells 36 of them. He finds 36 more eggs. How many eggs are there in the end?
+ASK := Ben has 60 nuts. He gives half of them to Sara. He buys 52 more. Then he sells half of them. How many nuts are left?
 
 # Taken as they stand ($ and quotes included) and handed on through the environment.
 override PROMPT := $(value PROMPT)
