@@ -14,14 +14,9 @@
 #include "scratch.h"
 #include "tiny_gguf.h"
 
-/* As small as a whole model gets: for tests that go over every byte. */
 static tiny_gguf *small_model(void)
 {
-    tiny_opts o = tiny_defaults();
-    o.type = QT_Q4_0;
-    o.n_layer = 1;
-    o.n_embd = o.n_ff = 32;
-    o.n_head = o.n_head_kv = 2;
+    tiny_opts o = tiny_smallest();
     return tiny_llada(&o);
 }
 

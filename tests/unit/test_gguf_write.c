@@ -408,7 +408,8 @@ static void every_allocation_fails(void **state)
     uint64_t k = 0;
     llada_status st;
     assert_true(scratch_open(&dir));
-    tiny_gguf *t = tiny_llada(NULL);
+    const tiny_opts small = tiny_smallest();
+    tiny_gguf *t = tiny_llada(&small);
     for (int i = 0; i < 60; i++) { /* so that lists and arena have to grow */
         char key[64];
         snprintf(key, sizeof key, "a.rather.long.name.that.fills.the.arena.quickly.%d", i);

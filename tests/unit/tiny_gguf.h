@@ -39,6 +39,8 @@ typedef struct {
 
 /* llada, F32, 2 layers, width 64, 4 heads (4 for K and V), ffn 96, context 256, no padding, untied. */
 tiny_opts tiny_defaults(void);
+/* As small as a whole model gets: Q4_0, 1 layer, width and ffn 32, 2 heads.  For tests that open it very often. */
+tiny_opts tiny_smallest(void);
 
 typedef struct {
     char name[80];

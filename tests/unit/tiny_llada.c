@@ -170,6 +170,16 @@ tiny_opts tiny_defaults(void)
                         .seed = 1 };
 }
 
+tiny_opts tiny_smallest(void)
+{
+    tiny_opts o = tiny_defaults();
+    o.type = QT_Q4_0;
+    o.n_layer = 1;
+    o.n_embd = o.n_ff = 32;
+    o.n_head = o.n_head_kv = 2;
+    return o;
+}
+
 tiny_gguf *tiny_llada(const tiny_opts *opts)
 {
     tiny_opts o = opts ? *opts : tiny_defaults();
