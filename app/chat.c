@@ -16,7 +16,7 @@
 #include <histedit.h>
 #endif
 
-enum { DEFAULT_CTX = 4096 };
+enum { DEFAULT_CTX = 4096, LEAST_PROMPT = 256 };
 
 typedef struct {
     const options *o;
@@ -218,12 +218,14 @@ static int talk(chat *c)
     return rc;
 }
 
-/* Enough for a few turns, within what the model was trained for. */
+/* Enough for a few turns, within what the model was trained for where the canvas leaves room. */
 static void choose_context(chat *c)
 {
     c->gen = app_canvas_size(c->o, &c->r, &c->max_tokens);
     c->ctx = c->o->ctx ? c->o->ctx : DEFAULT_CTX;
     if (!c->o->ctx && c->am.info.n_ctx > 0 && c->ctx > c->am.info.n_ctx) c->ctx = c->am.info.n_ctx;
+    if (!c->o->ctx && c->ctx < c->gen + LEAST_PROMPT) c->ctx = c->gen + LEAST_PROMPT;
+    app_note_context(&c->am, c->o, c->ctx);
 }
 
 int cmd_chat(const options *o)

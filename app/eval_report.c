@@ -146,7 +146,7 @@ static frame make_frame(const evaluation *e)
         double p = passes_of(&e->recipes[i], e->n_sets), low, high;
         eval_interval(s->correct, s->n, &low, &high);
         f.x0 = fmin(f.x0, p);
-        f.x1 = fmax(f.x1, p);
+        f.x1 = fmax(f.x1, fmax(p, each(s->sweeps, s->n)));
         f.y0 = fmin(f.y0, low);
         f.y1 = fmax(f.y1, high);
     }
@@ -174,7 +174,8 @@ static void axes(const frame *f, text *out)
     }
     text_fmt(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">dense passes an answer (logarithmic)</text>\n",
              (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12);
-    text_fmt(out, "<text x=\"%d\" y=\"%d\">accuracy in percent, 95 %% intervals</text>\n", LEFT, TOP - 16);
+    text_fmt(out, "<text x=\"%d\" y=\"%d\">accuracy in percent, 95 %% intervals; "
+             "hollow: sweeps of the weights, with revision jobs</text>\n", LEFT, TOP - 16);
 }
 
 /* On the front: no recipe is at least as good on both and better on one. */
@@ -219,8 +220,12 @@ static void point(const evaluation *e, size_t i, const frame *f, text *out)
              100 * high, each(s->passes, s->n), each(s->sweeps, s->n));
     text_fmt(out, "<line class=\"bar\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", x, x, at_y(f, low),
              at_y(f, high));
-    text_fmt(out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/><text class=\"name\" x=\"%.1f\" y=\"%.1f\">",
-             on_front(e, i) ? "best" : "dot", x, y, x + 9, y + 4);
+    double sweeps = each(s->sweeps, s->n), end = at_x(f, sweeps);
+    if (sweeps > passes_of(r, e->n_sets))
+        text_fmt(out, "<line class=\"sweep\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/><circle class=\"sweep\" "
+                 "cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>", x, end, y, y, end, y);
+    text_fmt(out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/><text x=\"%.1f\" y=\"%.1f\">",
+             on_front(e, i) ? "best" : "dot", x, y, x + 8, y - 6);
     text_markup(out, r->name, strlen(r->name));
     text_str(out, "</text></g>\n");
 }
@@ -232,6 +237,7 @@ void report_svg(const evaluation *e, text *out)
              "font-size=\"13\" role=\"img\" aria-label=\"accuracy against dense passes\">\n", WIDTH, HEIGHT);
     text_str(out, "<style>svg{background:#fff;color:#222}text{fill:currentColor}.grid{stroke:currentColor;opacity:.15}"
              ".bar{stroke:currentColor;opacity:.5;stroke-width:2}.dot{fill:#777}.best{fill:#1769aa}"
+             ".sweep{fill:none;stroke:currentColor;opacity:.5;stroke-dasharray:3 3}"
              ".front{fill:none;stroke:#1769aa;stroke-width:1.5}"
              "@media(prefers-color-scheme:dark){svg{background:#161616;color:#ddd}.best{fill:#6db3f2}"
              ".front{stroke:#6db3f2}}</style>\n");

@@ -29,8 +29,8 @@ void eval_interval(int64_t correct, int64_t n, double *low, double *high)
     double count = (double)n, p = (double)correct / count, scale = 1 / (1 + z * z / count);
     double middle = (p + z * z / (2 * count)) * scale;
     double half = z * sqrt(p * (1 - p) / count + z * z / (4 * count * count)) * scale;
-    *low = middle - half > 0 ? middle - half : 0;
-    *high = middle + half < 1 ? middle + half : 1;
+    *low = correct > 0 ? middle - half : 0;
+    *high = correct < n ? middle + half : 1;
 }
 
 void eval_paired(const eval_answer *a, const eval_answer *b, size_t n, double *difference, double *se)

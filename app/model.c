@@ -148,6 +148,13 @@ int app_recipe(const options *o, const char *spec, llada_recipe *r)
     return EXIT_FINE;
 }
 
+void app_note_context(const app_model *am, const options *o, int64_t positions)
+{
+    if (o->quiet || am->info.n_ctx <= 0 || positions <= am->info.n_ctx) return;
+    app_note("note: prompt and canvas may take %lld positions, and the model was trained for %d", (long long)positions,
+             (int)am->info.n_ctx);
+}
+
 int32_t app_canvas_size(const options *o, const llada_recipe *r, int32_t *max_tokens)
 {
     *max_tokens = o->max_tokens >= 0 ? (int32_t)o->max_tokens : r->gen ? -1 : DEFAULT_TOKENS;

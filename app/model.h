@@ -29,6 +29,9 @@ int app_detokenize(const app_model *am, const int32_t *ids, size_t n, bool speci
 /* Memory this machine could still give, in bytes; 0: unknown. */
 uint64_t app_memory_free(void);
 
+/* Says it when `positions` are more than the model was trained for. */
+void app_note_context(const app_model *am, const options *o, int64_t positions);
+
 /* The canvas a request gets: what -n, the recipe's gen and the default of 128 say.  *max_tokens: for the request. */
 int32_t app_canvas_size(const options *o, const llada_recipe *r, int32_t *max_tokens);
 

@@ -7,8 +7,9 @@
 
 enum { MOST_PROMPT = 64 << 20 };
 
-const char prompt_default[] = "Tom has 8 baskets with 5 eggs in each. He sells 36 of them. He finds 36 more eggs. "
-                              "How many eggs are there in the end?";
+const char prompt_default[] =
+    "Ben has 22 shells. Jack has 3 times as many shells as Ben. Together they lose 19 shells. "
+    "How many shells are left?";
 
 /* A byte-order mark is no part of the text; UTF-16 is refused rather than read as noise. */
 static int strip_mark(text *t, const char *name)

@@ -71,6 +71,7 @@ static int run_request(const options *o, const app_model *am, const llada_recipe
     q.n_prompt = (int32_t)n;
     q.max_tokens = max_tokens;
     q.seed = generate_seed(o);
+    app_note_context(am, o, (int64_t)n + gen);
     generation g = {.am = am, .r = r, .o = o};
     int rc = app_session_open(&g.s, am, r, o, (int64_t)n + gen);
     if (rc) return rc;

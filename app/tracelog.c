@@ -182,6 +182,8 @@ int tracelog_write(tracelog *t, const char *path, const llada_request *q, int32_
     json_object_set_new(h, "max_tokens", json_integer(q->max_tokens));
     json_object_set_new(h, "seed", json_integer((json_int_t)q->seed));
     json_object_set_new(h, "prompt_ids", positions(q->prompt, q->n_prompt));
+    const int32_t ends[2] = {t->am->info.eos_id, t->am->info.eot_id};
+    json_object_set_new(h, "ends", positions(ends, 2));
     json_object_set(h, "pieces", t->pieces);
     text line = {0};
     add_line(&line, h, JSON_SHORT_REALS);
