@@ -67,7 +67,11 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/tests/text/tok_driver.c)
   llada_test_program(tok_driver ${PROJECT_SOURCE_DIR}/tests/text/tok_driver.c)
 endif()
 
-# Fuzzers: with LLADA_FUZZ programs that search; else (every normal build) programs that replay the saved corpus.
+# Fuzzers: with LLADA_FUZZ programs that search (the target "fuzzers" is all of them); else, in every normal build,
+# programs that replay the saved corpus.
+if(LLADA_FUZZ)
+  add_custom_target(fuzzers)
+endif()
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 foreach(src ${sources})
   get_filename_component(name ${src} NAME_WE)
@@ -75,6 +79,7 @@ foreach(src ${sources})
   if(LLADA_FUZZ)
     llada_test_program(${name} ${src})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(fuzzers ${name})
   else()
     llada_test_program(${name} ${src} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay.c)
     llada_register(${name} fuzz ${name} tests/fuzz/corpus/${corpus})
