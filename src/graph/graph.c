@@ -7,7 +7,8 @@
 #include "base/mem.h"
 
 static const char *const op_names[] = { "embed",     "rmsnorm", "matmul", "rope", "kv",
-                                        "attention", "swiglu",  "gather", "score" };
+                                        "attention", "swiglu",  "gather", "score", "route",
+                                        "experts" };
 
 /* Which tensors an operator may name; the others must be -1, so lifetimes can be read off without knowing kinds. */
 enum { F_OUT = 1, F_IN = 2, F_IN2 = 4, F_WEIGHT = 8, F_BIAS = 16, F_RESIDUAL = 32 };
@@ -19,7 +20,9 @@ static const unsigned op_fields[] = { F_OUT | F_WEIGHT,
                                       F_OUT | F_IN,
                                       F_OUT | F_IN | F_IN2,
                                       F_OUT | F_IN,
-                                      F_IN | F_WEIGHT };
+                                      F_IN | F_WEIGHT,
+                                      F_OUT | F_IN,
+                                      F_OUT | F_IN | F_IN2 | F_WEIGHT | F_RESIDUAL };
 
 llada_status graph_init(graph *g, int cap_ops, int cap_t, llada_err *err)
 {
@@ -234,11 +237,60 @@ static llada_status check_score(const checker *c)
     return weight_ok(c, c->o->weight, c->g->n_vocab_rows, at(c, c->o->in)->cols);
 }
 
+/* Numbers of experts travel as floats. */
+enum { MAX_EXPERTS = 1 << 16 };
+
+static llada_status experts_ok(const checker *c)
+{
+    const op *o = c->o;
+    if (o->experts < 1 || o->experts > MAX_EXPERTS || o->used < 1 || o->used > o->experts)
+        return bad(c, o->in, "experts that can't be: none, too many, or fewer than serve a row");
+    return LLADA_OK;
+}
+
+static llada_status check_route(const checker *c)
+{
+    TRY(read_ok(c, c->o->in));
+    TRY(write_ok(c, c->o->out));
+    TRY(experts_ok(c));
+    if (c->o->in == c->o->out) return bad(c, c->o->out, "a choice can't be written over what it is made from");
+    if (at(c, c->o->in)->rows != DIM_ROWS || at(c, c->o->in)->cols != c->o->experts)
+        return bad(c, c->o->in, "not one value per row and expert");
+    if (at(c, c->o->out)->rows != DIM_ROWS || at(c, c->o->out)->cols != 2 * (int64_t)c->o->used)
+        return bad(c, c->o->out, "not a number and a probability per row and serving expert");
+    return LLADA_OK;
+}
+
+static llada_status check_experts(const checker *c)
+{
+    const op *o = c->o;
+    TRY(read_ok(c, o->in));
+    TRY(read_ok(c, o->in2));
+    TRY(write_ok(c, o->out));
+    TRY(experts_ok(c));
+    const tensor *in = at(c, o->in), *out = at(c, o->out);
+    if (in->rows != DIM_ROWS || out->rows != DIM_ROWS) return bad(c, o->out, "experts serve rows of the pass");
+    if (o->in == o->out || o->in2 == o->out) return bad(c, o->out, "a product can't be written over its own input");
+    if (at(c, o->in2)->rows != DIM_ROWS || at(c, o->in2)->cols != 2 * (int64_t)o->used)
+        return bad(c, o->in2, "not a number and a probability per row and serving expert");
+    bool joins = o->residual >= 0;
+    int64_t k = joins ? in->cols / o->used : in->cols, n = joins ? out->cols : out->cols / o->used;
+    if ((joins ? in->cols : out->cols) % o->used != 0)
+        return bad(c, joins ? o->in : o->out, "the serving experts do not divide the row");
+    TRY(weight_ok(c, o->weight, n * o->experts, k));
+    if (!joins) return LLADA_OK;
+    TRY(read_ok(c, o->residual));
+    if (!same_shape(at(c, o->residual), out))
+        return bad(c, o->residual, "the residual has another shape than the output");
+    return LLADA_OK;
+}
+
 static llada_status check_op(const checker *c)
 {
     static llada_status (*const checks[])(const checker *) = { check_embed,  check_rmsnorm, check_matmul,
                                                                check_rope,   check_kv,      check_attention,
-                                                               check_swiglu, check_gather,  check_score };
+                                                               check_swiglu, check_gather,  check_score,
+                                                               check_route,  check_experts };
     if ((unsigned)c->o->kind >= sizeof checks / sizeof *checks) return bad(c, -1, "no such operator");
     if (c->o->layer < -1 || c->o->layer >= c->g->n_layer) return bad(c, -1, "no such layer");
     const tensor_id ids[] = { c->o->out, c->o->in, c->o->in2, c->o->weight, c->o->bias, c->o->residual };

@@ -97,7 +97,18 @@ tensor_id b_norm(builder *b, tensor_id in, const char *name)
     return o.out;
 }
 
-tensor_id b_linear(builder *b, tensor_id in, int64_t n_out, const char *name, tensor_id residual)
+void b_head_norm(builder *b, tensor_id x, const char *name)
+{
+    op o = no_op;
+    o.kind = OP_RMSNORM;
+    o.out = o.in = x;
+    o.eps = b->m->eps;
+    o.width = b->m->head_dim;
+    o.weight = b_weight(b, 1, o.width, name);
+    add(b, o);
+}
+
+static tensor_id linear(builder *b, tensor_id in, int64_t n_out, const char *name, bool bias, tensor_id residual)
 {
     if (failed(b)) return NO_TENSOR;
     char weight[64];
@@ -107,7 +118,51 @@ tensor_id b_linear(builder *b, tensor_id in, int64_t n_out, const char *name, te
     o.in = in;
     o.residual = residual;
     o.weight = b_weight(b, n_out, b->m->g.t[in].cols, weight);
-    o.out = residual >= 0 ? residual : activation(b, b->m->g.t[in].rows, n_out, name);
+    snprintf(weight, sizeof weight, "%s.bias", name);
+    if (bias) o.bias = b_weight(b, 1, n_out, weight);
+    o.out = residual >= 0 || failed(b) ? residual : activation(b, b->m->g.t[in].rows, n_out, name);
+    add(b, o);
+    return o.out;
+}
+
+tensor_id b_linear(builder *b, tensor_id in, int64_t n_out, const char *name, tensor_id residual)
+{
+    return linear(b, in, n_out, name, false, residual);
+}
+
+tensor_id b_linear_bias(builder *b, tensor_id in, int64_t n_out, const char *name)
+{
+    return linear(b, in, n_out, name, true, NO_TENSOR);
+}
+
+tensor_id b_route(builder *b, tensor_id logits)
+{
+    op o = no_op;
+    o.kind = OP_ROUTE;
+    o.in = logits;
+    o.experts = b->m->n_expert;
+    o.used = b->m->n_expert_used;
+    o.out = activation(b, DIM_ROWS, 2 * (int64_t)o.used, "route");
+    add(b, o);
+    return o.out;
+}
+
+tensor_id b_experts(builder *b, tensor_id in, tensor_id route, int64_t n_out, const char *name, tensor_id residual)
+{
+    if (failed(b)) return NO_TENSOR;
+    const model *m = b->m;
+    char weight[64];
+    snprintf(weight, sizeof weight, "blk.%d.%s.weight", b->layer, name);
+    op o = no_op;
+    o.kind = OP_EXPERTS;
+    o.in = in;
+    o.in2 = route;
+    o.residual = residual;
+    o.experts = m->n_expert;
+    o.used = m->n_expert_used;
+    int64_t k = residual >= 0 ? m->g.t[in].cols / o.used : m->g.t[in].cols;
+    o.weight = model_experts(b->m, o.experts, n_out, k, weight, &b->st, b->err);
+    o.out = residual >= 0 || failed(b) ? residual : activation(b, DIM_ROWS, n_out * o.used, name);
     add(b, o);
     return o.out;
 }
@@ -135,6 +190,7 @@ tensor_id b_attention(builder *b, tensor_id q, tensor_id k, tensor_id v)
     o.heads = b->m->n_head;
     o.kv_heads = b->m->n_head_kv;
     o.width = b->m->head_dim;
+    o.causal = b->m->arch->causal;
     o.out = like(b, q, "attended");
     add(b, o);
     return o.out;

@@ -24,8 +24,14 @@ int b_vocab_rows(builder *b, const char *name);
 tensor_id b_weight(builder *b, int64_t rows, int64_t cols, const char *name);
 tensor_id b_embed(builder *b, tensor_id table);
 tensor_id b_norm(builder *b, tensor_id in, const char *name);
+void b_head_norm(builder *b, tensor_id x, const char *name); /* each head by itself, in place */
 /* name: without ".weight".  residual: the result is added to it, in place; or NO_TENSOR. */
 tensor_id b_linear(builder *b, tensor_id in, int64_t n_out, const char *name, tensor_id residual);
+tensor_id b_linear_bias(builder *b, tensor_id in, int64_t n_out, const char *name); /* with name ".bias" */
+tensor_id b_route(builder *b, tensor_id logits); /* one value per row and expert -> which serve it, and how much */
+/* Products with the experts of a route; name, residual: as above.  residual NO_TENSOR: one product a serving expert, side by
+ * side; else the products of what lies side by side, weighed and added. */
+tensor_id b_experts(builder *b, tensor_id in, tensor_id route, int64_t n_out, const char *name, tensor_id residual);
 void b_rope(builder *b, tensor_id x, int heads);                          /* in place */
 tensor_id b_attention(builder *b, tensor_id q, tensor_id k, tensor_id v); /* stores K,V of the rows, then attends */
 tensor_id b_swiglu(builder *b, tensor_id gate, tensor_id up); /* over gate */

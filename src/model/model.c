@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "model/params.h"
 
-static const model_arch *const archs[] = { &arch_llada };
+static const model_arch *const archs[] = { &arch_llada, &arch_dream, &arch_llada_moe, &arch_llama };
 
 const model_arch *const *model_archs(size_t *n)
 {
@@ -24,15 +24,14 @@ static bool is(gguf_str s, const char *word) { return s.len == strlen(word) && m
 /* Names that are worth a better sentence than "unknown". */
 static const char *kind_of(gguf_str arch)
 {
-    static const char *const diffusion[] = { "dream", "llada-moe" };
-    static const char *const causal[] = { "llama",     "llama4", "qwen2",  "qwen2moe", "qwen3", "qwen3moe",
-                                          "mistral3",  "gemma",  "gemma2", "gemma3",   "phi2",  "phi3",
-                                          "deepseek2", "falcon", "gpt2",   "gptneox" };
+    static const char *const diffusion[] = { "llada2", "rnd1" };
+    static const char *const causal[] = { "llama4", "qwen2",  "qwen2moe", "qwen3", "qwen3moe",  "mistral3", "gemma", "gemma2",
+                                          "gemma3", "phi2",   "phi3",     "falcon", "deepseek2", "gpt2",     "gptneox" };
     for (size_t i = 0; i < sizeof diffusion / sizeof *diffusion; i++) {
-        if (is(arch, diffusion[i])) return "a diffusion model that this version does not run yet";
+        if (is(arch, diffusion[i])) return "a diffusion model that this version does not run";
     }
     for (size_t i = 0; i < sizeof causal / sizeof *causal; i++) {
-        if (is(arch, causal[i])) return "an autoregressive model";
+        if (is(arch, causal[i])) return "an autoregressive model that this version does not run";
     }
     return "not an architecture known here";
 }
@@ -42,18 +41,19 @@ static llada_status find_arch(model *m, llada_err *err)
     gguf_str name;
     llada_status st = gguf_get_str(m->file, "general.architecture", &name, err);
     if (st != LLADA_OK) return st;
-    char list[128] = "";
+    char list[128] = "", ar[64] = ""; /* diffusion models; the others */
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
         if (is(name, archs[i]->name)) {
             m->arch = archs[i];
             return LLADA_OK;
         }
-        size_t at = strlen(list);
-        snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", archs[i]->name);
+        char *to = archs[i]->causal ? ar : list;
+        size_t at = strlen(to), room = (archs[i]->causal ? sizeof ar : sizeof list) - at;
+        snprintf(to + at, room, "%s%s", at ? ", " : "", archs[i]->name);
     }
     return llada_fail(err, LLADA_BAD_MODEL,
-                      "general.architecture is %.*s, %s; diffusion models of these can be run: %s",
-                      (int)(name.len < 64 ? name.len : 64), name.s, kind_of(name), list);
+                      "general.architecture is %.*s, %s; diffusion models of these can be run: %s; autoregressive: %s",
+                      (int)(name.len < 64 ? name.len : 64), name.s, kind_of(name), list, ar);
 }
 
 /* ------------------------------------------------------------ tokens, title, size */
@@ -81,7 +81,7 @@ static llada_status read_tokens(model *m, const char *layout, llada_err *err)
                               "tokenizer.ggml.%s_token_id is %d, but the vocabulary has %d tokens", ids[i].what,
                               ids[i].id, m->n_vocab);
     }
-    if (m->mask < 0)
+    if (m->mask < 0 && !m->arch->causal)
         return llada_fail(err, LLADA_BAD_MODEL,
                           "tokenizer.ggml.mask_token_id is missing: without a mask there is nothing to fill");
     return chat_choose(&m->chat, m->file, m->tok, layout, err);
@@ -97,7 +97,7 @@ static void add_end(model *m, int32_t id)
 
 static llada_status find_ends(model *m, llada_err *err)
 {
-    if (m->mask == m->eos || m->mask == m->eot)
+    if (m->mask >= 0 && (m->mask == m->eos || m->mask == m->eot))
         return llada_fail(err, LLADA_BAD_MODEL, "token %d is both the mask and an end of text", m->mask);
     add_end(m, m->eos);
     add_end(m, m->eot);
@@ -139,24 +139,53 @@ static llada_status count_params(model *m, llada_err *err)
 
 /* ------------------------------------------------------------ weights */
 
-static llada_status check_weight(const model *m, const gguf_tensor *t, int64_t rows, int64_t cols, llada_err *err)
+/* n matrices of rows x cols; n 1: a plain one. */
+static llada_status check_weight(const gguf_tensor *t, int n, int64_t rows, int64_t cols, llada_err *err)
 {
-    const uint64_t want[4] = { (uint64_t)cols, (uint64_t)rows, 1, 1 };
+    const uint64_t want[4] = { (uint64_t)cols, (uint64_t)rows, (uint64_t)n, 1 };
+    char third[16] = "";
+    if (n > 1) snprintf(third, sizeof third, " x %d", n);
     if (memcmp(t->dims, want, sizeof want) != 0)
-        return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s is %llu x %llu x %llu x %llu, but %lld x %lld is wanted",
+        return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s is %llu x %llu x %llu x %llu, but %lld x %lld%s is wanted",
                           t->name, (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
                           (unsigned long long)t->dims[2], (unsigned long long)t->dims[3], (long long)cols,
-                          (long long)rows);
+                          (long long)rows, third);
     const quant_info *q = quant_get(t->type);
     if (!q || !q->decode)
         return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s is of type %u (%s), which can't be read yet", t->name,
                           t->type, q ? q->name : "unknown");
     size_t row = 0, all = 0;
-    if (!quant_row_bytes(t->type, (uint64_t)cols, &row) || !size_mul(row, (size_t)rows, &all) || all != t->bytes)
+    if (!quant_row_bytes(t->type, (uint64_t)cols, &row) || !size_mul(row, (size_t)rows, &all) ||
+        !size_mul(all, (size_t)n, &all) || all != t->bytes)
         return llada_fail(err, LLADA_BAD_MODEL,
-                          "tensor %.64s has %zu bytes, but %lld rows of %lld values as %s are %zu", t->name, t->bytes,
+                          "tensor %.64s has %zu bytes, but %d x %lld rows of %lld values as %s are %zu", t->name, t->bytes, n,
                           (long long)rows, (long long)cols, q->name, all);
     return LLADA_OK;
+}
+
+/* The tensor as a weight of the graph; t NULL: missing. */
+static tensor_id take_weight(model *m, const gguf_tensor *t, const char *name, int n, int64_t rows, int64_t cols,
+                             llada_status *st, llada_err *err)
+{
+    *st = t ? check_weight(t, n, rows, cols, err) : llada_fail(err, LLADA_BAD_MODEL, "tensor %s is missing", name);
+    if (*st != LLADA_OK) return -1;
+    tensor w = { .name = t->name,
+                 .kind = T_WEIGHT,
+                 .rows = DIM_FIXED,
+                 .n_rows = n * rows,
+                 .cols = cols,
+                 .type = t->type,
+                 .data = t->data,
+                 .row_bytes = t->bytes / (size_t)(n * rows) };
+    tensor_id id = graph_tensor(&m->g, w);
+    if (id < 0)
+        *st = llada_fail(err, LLADA_BAD_MODEL, "the graph of %s has no room for tensor %s", m->arch->name, name);
+    return id;
+}
+
+tensor_id model_experts(model *m, int n, int64_t rows, int64_t cols, const char *name, llada_status *st, llada_err *err)
+{
+    return take_weight(m, gguf_find(m->file, name), name, n, rows, cols, st, err);
 }
 
 tensor_id model_weight(model *m, int64_t rows, int64_t cols, bool optional, llada_status *st, llada_err *err,
@@ -169,22 +198,8 @@ tensor_id model_weight(model *m, int64_t rows, int64_t cols, bool optional, llad
     va_end(ap);
     const gguf_tensor *t = gguf_find(m->file, name);
     *st = LLADA_OK;
-    if (!t && !optional) *st = llada_fail(err, LLADA_BAD_MODEL, "tensor %s is missing", name);
-    if (!t) return -1;
-    *st = check_weight(m, t, rows, cols, err);
-    if (*st != LLADA_OK) return -1;
-    tensor w = { .name = t->name,
-                 .kind = T_WEIGHT,
-                 .rows = DIM_FIXED,
-                 .n_rows = rows,
-                 .cols = cols,
-                 .type = t->type,
-                 .data = t->data,
-                 .row_bytes = t->bytes / (size_t)rows };
-    tensor_id id = graph_tensor(&m->g, w);
-    if (id < 0)
-        *st = llada_fail(err, LLADA_BAD_MODEL, "the graph of %s has no room for tensor %s", m->arch->name, name);
-    return id;
+    if (!t && optional) return -1;
+    return take_weight(m, t, name, 1, rows, cols, st, err);
 }
 
 /* A tensor that the network does not use is most likely a part of it that we do not know: worth a sentence. */

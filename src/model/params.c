@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Far above any published model, far below where products of two overflow an int64. */
-enum { MAX_LAYERS = 512, MAX_HEADS = 4096, MAX_EMBD = 1 << 17, MAX_FF = 1 << 20, MAX_CTX = 1 << 24 };
+enum { MAX_LAYERS = 512, MAX_HEADS = 4096, MAX_EMBD = 1 << 17, MAX_FF = 1 << 20, MAX_CTX = 1 << 24, MAX_EXPERTS = 4096 };
 
 typedef struct {
     char s[96];
@@ -59,14 +59,71 @@ static llada_status read_sizes(model *m, llada_err *err)
     } sizes[] = { { "block_count", MAX_LAYERS, &m->n_layer },
                   { "context_length", MAX_CTX, &m->n_ctx },
                   { "embedding_length", MAX_EMBD, &m->n_embd },
-                  { "feed_forward_length", MAX_FF, &m->n_ff },
                   { "attention.head_count", MAX_HEADS, &m->n_head } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         llada_status st = read_int(m, sizes[i].what, sizes[i].hi, sizes[i].out, err);
         if (st != LLADA_OK) return st;
     }
+    llada_status st = m->arch->experts ? maybe_int(m, "feed_forward_length", MAX_FF, &m->n_ff, err)
+                                       : read_int(m, "feed_forward_length", MAX_FF, &m->n_ff, err);
+    if (st != LLADA_OK) return st;
     m->n_head_kv = m->n_head;
     return maybe_int(m, "attention.head_count_kv", MAX_HEADS, &m->n_head_kv, err);
+}
+
+/* Keys of experts that ask for another mixture than the published one: "sum to one", scales, gates, shared experts. */
+static llada_status refuse_mixtures(const model *m, llada_err *err)
+{
+    static const struct {
+        const char *what;
+        double fine, too; /* either */
+    } keys[] = { { "expert_weights_scale", 0, 1 },
+                 { "expert_shared_count", 0, 0 },
+                 { "expert_gating_func", 1, 1 }, /* softmax */
+                 { "leading_dense_block_count", 0, 0 } };
+    bool norm = false;
+    key_name k = key_of(m, "expert_weights_norm");
+    llada_status st = gguf_has(m->file, k.s) ? gguf_get_bool(m->file, k.s, &norm, err) : LLADA_OK;
+    if (st == LLADA_OK && norm)
+        return llada_fail(err, LLADA_UNSUPPORTED, "%s is true, but %s models are run with false", k.s, m->arch->name);
+    for (size_t i = 0; st == LLADA_OK && i < sizeof keys / sizeof *keys; i++) {
+        double v = keys[i].fine;
+        st = maybe_f64(m, keys[i].what, &v, err);
+        if (st == LLADA_OK && !(v == keys[i].fine || v == keys[i].too))
+            return llada_fail(err, LLADA_UNSUPPORTED, "%s.%s is %g, but %s models are run with %g", m->arch->name,
+                              keys[i].what, v, m->arch->name, keys[i].fine);
+    }
+    return st;
+}
+
+/* n_ff becomes the width of one expert. */
+static llada_status read_experts(model *m, llada_err *err)
+{
+    const char *arch = m->arch->name;
+    if (!m->arch->experts) {
+        double n = 0;
+        llada_status st = maybe_f64(m, "expert_count", &n, err);
+        if (st == LLADA_OK && n != 0)
+            return llada_fail(err, LLADA_UNSUPPORTED, "%s.expert_count is %g, but %s models are run without experts", arch, n,
+                              arch);
+        return st;
+    }
+    llada_status st = read_int(m, "expert_count", MAX_EXPERTS, &m->n_expert, err);
+    if (st == LLADA_OK) st = read_int(m, "expert_used_count", MAX_EXPERTS, &m->n_expert_used, err);
+    if (st != LLADA_OK) return st;
+    if (m->n_expert_used > m->n_expert)
+        return llada_fail(err, LLADA_BAD_MODEL, "%s.expert_used_count is %d, but %s.expert_count is %d", arch,
+                          m->n_expert_used, arch, m->n_expert);
+    if ((st = refuse_mixtures(m, err)) != LLADA_OK) return st;
+    if (gguf_has(m->file, key_of(m, "expert_feed_forward_length").s))
+        return read_int(m, "expert_feed_forward_length", MAX_FF, &m->n_ff, err);
+    if (m->n_ff == 0 || m->n_ff % m->n_expert_used != 0)
+        return llada_fail(err, LLADA_BAD_MODEL,
+                          "%s.expert_feed_forward_length is missing, and %s.feed_forward_length, %d, is not one that %d "
+                          "experts share",
+                          arch, arch, m->n_ff, m->n_expert_used);
+    m->n_ff /= m->n_expert_used;
+    return LLADA_OK;
 }
 
 static llada_status check_heads(model *m, llada_err *err)
@@ -135,20 +192,24 @@ static llada_status read_eps(model *m, llada_err *err)
     return LLADA_OK;
 }
 
-/* What makes a model one of diffusion: every row sees every other, and a known row scores each position. */
+/* What makes a model one of diffusion: every row sees every other, and a known row scores each position.  Other programs
+ * take a missing diffusion.shift_logits for true; where that is wrong it is worth a word. */
 static llada_status read_direction(model *m, llada_err *err)
 {
-    bool causal = false, shift = m->arch->shift_logits;
+    bool causal = m->arch->causal, shift = m->arch->shift_logits;
     key_name k = key_of(m, "attention.causal");
     llada_status st = gguf_has(m->file, k.s) ? gguf_get_bool(m->file, k.s, &causal, err) : LLADA_OK;
     if (st != LLADA_OK) return st;
-    if (causal)
+    if (causal && !m->arch->causal)
         return llada_fail(err, LLADA_BAD_MODEL,
                           "%s is true: a diffusion model must see both ways, this file is autoregressive", k.s);
+    if (!causal && m->arch->causal)
+        return llada_fail(err, LLADA_UNSUPPORTED, "%s is false, but %s models are run as autoregressive", k.s,
+                          m->arch->name);
+    if (m->arch->causal) return LLADA_OK;
     static const char shift_key[] = "diffusion.shift_logits";
     if (!gguf_has(m->file, shift_key)) {
-        model_warn(m, "%s is missing: taken as %s, as %s models are", shift_key, shift ? "true" : "false",
-                   m->arch->name);
+        if (!shift) model_warn(m, "%s is missing: taken as false, as %s models are", shift_key, m->arch->name);
         return LLADA_OK;
     }
     st = gguf_get_bool(m->file, shift_key, &shift, err);
@@ -160,8 +221,8 @@ static llada_status read_direction(model *m, llada_err *err)
 
 llada_status model_read_params(model *m, llada_err *err)
 {
-    static llada_status (*const steps[])(model *, llada_err *) = { read_direction, read_sizes, check_heads, read_rope,
-                                                                   read_eps };
+    static llada_status (*const steps[])(model *, llada_err *) = { read_direction, read_sizes, read_experts, check_heads,
+                                                                   read_rope,      read_eps };
     llada_status st = LLADA_OK;
     for (size_t i = 0; st == LLADA_OK && i < sizeof steps / sizeof *steps; i++) st = steps[i](m, err);
     return st;

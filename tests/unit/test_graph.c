@@ -131,7 +131,7 @@ static const struct defect {
     OP(ATTEND, kind, OP_KV, "does not take"),
     OP(GATE, in2, K, "differ in shape"),
     OP(GATE, out, V, "differ in shape"),
-    OP(GATE, kind, OP_SCORE + 1, "no such operator"),
+    OP(GATE, kind, OP_EXPERTS + 1, "no such operator"),
     OP(GATE, kind, -1, "no such operator"),
     OP(GATHER, in, V, "same width"),
     OP(GATHER, out, H, "goes from rows"),

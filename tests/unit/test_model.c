@@ -38,11 +38,13 @@ typedef struct {
 
 /* clang-format off */
 static const change changes[] = {
-    { STR, "general.architecture", "llama", "llama, an autoregressive model; diffusion models of these can be" },
-    { STR, "general.architecture", "dream", "dream, a diffusion model that this version does not run yet" },
+    { STR, "general.architecture", "qwen2", "qwen2, an autoregressive model that this version does not run; diffusion models of "
+                                            "these can be run: llada, dream, llada-moe; autoregressive: llama" },
+    { STR, "general.architecture", "rnd1", "rnd1, a diffusion model that this version does not run" },
+    { STR, "general.architecture", "llama", "llama.block_count is missing" },
     { STR, "general.architecture", "frog", "frog, not an architecture known here" },
     { STR, "general.architecture", "", "not an architecture" },
-    { STR, "general.architecture", "llada2", "not an architecture" },
+    { STR, "general.architecture", "llada3", "not an architecture" },
     { U32, "general.architecture", "1", "general.architecture is of type" },
     { NO_KEY, "general.architecture", "", "general.architecture is missing" },
     { U32, "llada.block_count", "0", "llada.block_count is 0; 1 to 512" },

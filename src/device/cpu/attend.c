@@ -38,27 +38,41 @@ void cpu_store_kv(const device_ctx *c, const pass *p, int layer, const float *k,
     }
 }
 
-/* The slots row r sees, by position: its group's list, its own slot standing in for a column at its own position or put
- * in at its place.  Returns how many. */
-static int row_columns(const pass *p, int r, int32_t *out)
+/* The first column at or behind a position. */
+static int find_column(const pass_cols *g, int32_t pos)
 {
-    const pass_cols *g = &p->cols[p->group[r]];
-    int lo = 0, hi = g->n; /* first column at or behind the row's position */
+    int lo = 0, hi = g->n;
 
     while (lo < hi) {
         int mid = lo + (hi - lo) / 2;
-        if (g->pos[mid] < p->pos[r])
+        if (g->pos[mid] < pos)
             lo = mid + 1;
         else
             hi = mid;
     }
-    int rest = lo < g->n && g->pos[lo] == p->pos[r] ? lo + 1 : lo;
+    return lo;
+}
+
+/* The slots row r sees, by position: its group's list, its own slot standing in for a column at its own position or put
+ * in at its place.  Returns how many. */
+static int row_columns(const pass *p, int r, bool causal, int32_t *out)
+{
+    const pass_cols *g = &p->cols[p->group[r]];
+    int lo = find_column(g, p->pos[r]), rest = lo < g->n && g->pos[lo] == p->pos[r] ? lo + 1 : lo;
+    int other = p->instead ? p->instead[r] : -1, at = other < 0 ? g->n : find_column(g, p->pos[other]);
+
     if (lo > 0)
         memcpy(out, g->slot, (size_t)lo * sizeof *out);
     out[lo] = p->slot[r];
-    if (g->n > rest)
+    if (!causal && g->n > rest)
         memcpy(out + lo + 1, g->slot + rest, (size_t)(g->n - rest) * sizeof *out);
-    return lo + 1 + g->n - rest;
+    int n = causal ? lo + 1 : lo + 1 + g->n - rest;
+    if (at < g->n && g->pos[at] == p->pos[other] && at != lo) {
+        int to = at < lo ? at : at - rest + lo + 1;
+        if (to < n)
+            out[to] = p->slot[other];
+    }
+    return n;
 }
 
 typedef struct {
@@ -77,7 +91,7 @@ static void attend(const job *b, const cpu_scratch *s, int kv_head, int r)
     const size_t head = (size_t)kv_head * (size_t)o->width * value_bytes(c);
     const uint8_t *k = layer_store(c, o->layer, 0) + head, *v = layer_store(c, o->layer, 1) + head;
     const float scale = (float)(1.0 / sqrt(o->width));
-    const int n = row_columns(b->p, r, s->cols);
+    const int n = row_columns(b->p, r, o->causal, s->cols);
 
     for (int h = kv_head * per; h < (kv_head + 1) * per; h++) {
         size_t at = ((size_t)r * (size_t)o->heads + (size_t)h) * (size_t)o->width;

@@ -2,6 +2,7 @@
 #include "device/cpu/cpu.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/size.h"
@@ -135,6 +136,9 @@ static void cpu_close(device_ctx **pc)
     mem_free(c->logits);
     mem_free(c->stamp);
     mem_free(c->last);
+    mem_free(c->gathered);
+    mem_free(c->served);
+    mem_free(c->served_rows);
     mem_free(c);
     *pc = NULL;
 }
@@ -164,6 +168,11 @@ static bool make_rope(device_ctx *c)
         return false;
     for (int i = 0; i < half; i++) {
         double step = pow(c->g->rope_base, -2.0 * i / width);
+        float factor;
+        if (c->g->rope_factors) {
+            memcpy(&factor, (const char *)c->g->rope_factors + (size_t)i * sizeof factor, sizeof factor);
+            step /= factor;
+        }
         for (int pos = 0; pos < c->lim.max_pos; pos++) {
             float *row = c->rope + (size_t)pos * (size_t)width;
             row[i] = (float)cos(pos * step);
@@ -240,6 +249,16 @@ static bool make_logits(device_ctx *c)
     return (c->logits = take(c, rows, (size_t)c->g->n_vocab_rows, sizeof(float))) != NULL;
 }
 
+static bool make_experts(device_ctx *c)
+{
+    size_t in, out, rows = (size_t)c->lim.max_rows;
+    cpu_experts_size(c->g, &in, &out);
+    if (in == 0)
+        return true;
+    return (c->gathered = take(c, rows, in, sizeof(float))) && (c->served = take(c, rows, out, sizeof(float))) &&
+           (c->served_rows = take(c, rows, 2, sizeof *c->served_rows));
+}
+
 static llada_status limits_ok(const device_limits *l, llada_err *err)
 {
     const struct {
@@ -290,7 +309,7 @@ static llada_status cpu_open(device_ctx **out, device_weights *w, const device_l
         goto fail;
     if ((st = graph_plan(c->g, lim->max_rows, lim->max_want, &c->plan, err)) != LLADA_OK)
         goto fail;
-    if (!(c->arena = take(c, c->plan.bytes, 1, 1)) || !make_kv(c) || !make_rope(c) || !make_scratch(c) || !make_logits(c) ||
+    if (!(c->arena = take(c, c->plan.bytes, 1, 1)) || !make_kv(c) || !make_rope(c) || !make_scratch(c) || !make_logits(c) || !make_experts(c) ||
         !mark_layers(c) || !(c->stamp = take(c, (size_t)lim->slots, sizeof *c->stamp, 1))) {
         st = llada_fail(err, LLADA_NO_MEMORY, "no memory for passes of %d rows with %d slots of keys and values", lim->max_rows,
                         lim->slots);

@@ -45,6 +45,8 @@ struct device_ctx {
     uint32_t *stamp;         /* owned: [slots], the pass that last wrote the slot */
     uint32_t pass_no;
     bool *last;              /* owned: per operator: its output ends a layer */
+    float *gathered, *served; /* owned: rows of one expert: its input, its result; NULL: the graph has no experts */
+    int32_t *served_rows;    /* owned: which rows they are, and as the how-manieth of each: [2][max_rows] */
     size_t bytes;
 };
 
@@ -59,6 +61,13 @@ void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const te
 void cpu_store_kv(const device_ctx *c, const pass *p, int layer, const float *k, const float *v);
 /* out[n][heads * width] from queries of the same shape. */
 void cpu_attention(const device_ctx *c, const pass *p, const op *o, float *out, const float *q);
+
+/* Experts (experts.c): the choice of each of n rows, and the products with the chosen ones. */
+void cpu_route(const device_ctx *c, int n, const op *o, float *out, const float *in);
+void cpu_experts(const device_ctx *c, int n, const op *o, float *out, const float *in, const float *route,
+                 const float *residual);
+/* Values of a row that the buffers for one expert must hold; 0: the graph has none. */
+void cpu_experts_size(const graph *g, size_t *in, size_t *out);
 
 /* The device's entry points that have files of their own. */
 llada_status cpu_run(device_ctx *c, const pass *p, llada_err *err);

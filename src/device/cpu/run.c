@@ -16,6 +16,8 @@ static llada_status rows_ok(device_ctx *c, const pass *p, llada_err *err)
             return llada_fail(err, LLADA_BAD_ARG, "row %d writes slot %d of %d", r, (int)p->slot[r], c->lim.slots);
         if (p->group[r] >= PASS_GROUPS)
             return llada_fail(err, LLADA_BAD_ARG, "row %d is in group %d of %d", r, p->group[r], PASS_GROUPS);
+        if (p->instead && (p->instead[r] < -1 || p->instead[r] >= p->n))
+            return llada_fail(err, LLADA_BAD_ARG, "row %d is to see row %d of %d", r, (int)p->instead[r], p->n);
         if (c->stamp[p->slot[r]] == c->pass_no)
             return llada_fail(err, LLADA_BAD_ARG, "two rows write slot %d, row %d is the second", (int)p->slot[r], r);
         c->stamp[p->slot[r]] = c->pass_no;
@@ -221,6 +223,11 @@ static void run_op(step *s)
     case OP_SWIGLU: cpu_share(s->c, 20 * values, swiglu_part, s); break;
     case OP_GATHER: gather(s); break;
     case OP_SCORE: score_rows(s); break;
+    case OP_ROUTE: cpu_route(s->c, s->p->n, o, act(s, o->out), act(s, o->in)); break;
+    case OP_EXPERTS:
+        cpu_experts(s->c, s->p->n, o, act(s, o->out), act(s, o->in), act(s, o->in2),
+                    o->residual >= 0 ? act(s, o->residual) : NULL);
+        break;
     }
 }
 
