@@ -1,8 +1,6 @@
 /* bpe.c - byte-pair merging (bpe.h).  Short words, nearly all of them, are merged on the stack by looking for the best
- * pair again and again.  A word may also be megabytes long (one letter repeated); those use a heap of pairs: n log n.
- *
- * The heap holds stale pairs, too: merging changes a token's neighbours, and the pairs it had before stay in the heap
- * until they surface, where they are recognised because they no longer name the two tokens at their position. */
+ * pair again and again.  A word may also be megabytes long (one letter repeated): its bytes are cut into blocks, a tree
+ * over the blocks leads to the best pair, and a merge touches three blocks at most: n log n, 12 bytes of memory a byte. */
 #include "text/bpe.h"
 
 #include <string.h>
@@ -12,7 +10,8 @@
 
 enum {
     SHORT_WORD = 48, /* bytes; below this the quadratic search is the faster one */
-    NO_RANK = UINT32_MAX >> 1,
+    BLOCK = 64,      /* bytes under one leaf of the tree */
+    NO_RANK = INT32_MAX,
     MAX_MERGES = 1 << 22, /* largest published list: 514,906 */
     PROBES_PER_MERGE = 64
 };
@@ -147,116 +146,99 @@ static void short_word(const bpe *b, const vocab *v, const uint8_t *s, size_t le
 
 /* ------------------------------------------------------------ long words */
 
-/* Sinks heap[i] to its place; four children a node halve the depth and share a cache line. */
-static void heap_sink(bpe_scratch *w, size_t i)
-{
-    uint64_t x = w->heap[i];
-    for (;;) {
-        size_t c = 4 * i + 1, end = c + 4 < w->heap_n ? c + 4 : w->heap_n, least = c;
-        if (c >= w->heap_n)
-            break;
-        for (size_t k = c + 1; k < end; k++)
-            if (w->heap[k] < w->heap[least])
-                least = k;
-        if (w->heap[least] >= x)
-            break;
-        w->heap[i] = w->heap[least];
-        i = least;
-    }
-    w->heap[i] = x;
-}
-
-static uint64_t heap_take(bpe_scratch *w)
-{
-    uint64_t top = w->heap[0];
-    w->heap[0] = w->heap[--w->heap_n];
-    if (w->heap_n)
-        heap_sink(w, 0);
-    return top;
-}
-
-static bool heap_put(bpe_scratch *w, uint64_t x)
-{
-    if (w->heap_n == w->heap_cap) {
-        size_t cap = w->heap_cap + w->heap_cap / 2;
-        uint64_t *h = mem_grow(w->heap, w->heap_cap * sizeof *h, cap * sizeof *h);
-        if (!h)
-            return false;
-        w->heap = h;
-        w->heap_cap = cap;
-    }
-    size_t i = w->heap_n++;
-    for (; i > 0 && w->heap[(i - 1) / 4] > x; i = (i - 1) / 4)
-        w->heap[i] = w->heap[(i - 1) / 4];
-    w->heap[i] = x;
-    return true;
-}
-
 static bool reserve(bpe_scratch *w, size_t len)
 {
-    if (w->cap >= len)
-        return true;
-    size_t cap = len < 4096 ? 4096 : len;
-    bpe_scratch_free(w);
-    w->id = mem_array(cap, sizeof *w->id);
-    w->span = mem_array(cap, sizeof *w->span);
-    w->heap = mem_array(cap, sizeof *w->heap);
-    if (!w->id || !w->span || !w->heap)
-        return false;
-    w->cap = w->heap_cap = cap;
+    if (w->cap < len) {
+        size_t cap = len < 4096 ? 4096 : len;
+        bpe_scratch_free(w);
+        w->id = mem_array(cap, sizeof *w->id);
+        w->span = mem_array(cap, sizeof *w->span);
+        w->rank = mem_array(cap, sizeof *w->rank);
+        w->tree = mem_array(cap / BLOCK + 1, 4 * sizeof *w->tree); /* leaves are at most twice the blocks */
+        if (!w->id || !w->span || !w->rank || !w->tree)
+            return false;
+        w->cap = cap;
+    }
+    for (w->leaves = 1; w->leaves * BLOCK < len;)
+        w->leaves *= 2;
     return true;
 }
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 static void fill(const bpe *b, const vocab *v, const uint8_t *s, size_t len, bpe_scratch *w)
 {
-    w->heap_n = 0;
+    for (size_t i = 2 * w->leaves; i-- > 1;)
+        w->tree[i] = NO_RANK;
     for (size_t i = 0; i < len; i++) {
         w->id[i] = v->byte_id[s[i]];
         w->span[i] = 1;
-        uint32_t r = i ? rank_of(b, w->id[i - 1], w->id[i]) : NO_RANK;
-        if (r != NO_RANK)
-            w->heap[w->heap_n++] = (uint64_t)r << 32 | (i - 1);
     }
-    for (size_t i = w->heap_n / 4 + 1; i-- > 0;)
-        if (i < w->heap_n)
-            heap_sink(w, i);
+    for (size_t i = 0; i < len; i++) {
+        uint32_t *leaf = &w->tree[w->leaves + i / BLOCK];
+        w->rank[i] = i + 1 < len ? rank_of(b, w->id[i], w->id[i + 1]) : NO_RANK;
+        *leaf = least(*leaf, w->rank[i]);
+    }
+    for (size_t i = w->leaves; i-- > 1;)
+        w->tree[i] = least(w->tree[2 * i], w->tree[2 * i + 1]);
 }
 
-static bool put_pair(const bpe *b, bpe_scratch *w, size_t left, size_t right)
+/* Leftmost byte whose pair has the least rank of all. */
+static size_t best_pair(const bpe_scratch *w)
 {
-    uint32_t r = rank_of(b, w->id[left], w->id[right]);
-    return r == NO_RANK || heap_put(w, (uint64_t)r << 32 | left);
+    uint32_t r = w->tree[1];
+    size_t i = 1;
+    while (i < w->leaves)
+        i = w->tree[2 * i] == r ? 2 * i : 2 * i + 1;
+    for (i = (i - w->leaves) * BLOCK; w->rank[i] != r;)
+        i++;
+    return i;
 }
 
-/* Merges the pair if it still stands there; false: no memory. */
-static bool merge(const bpe *b, size_t len, bpe_scratch *w, uint64_t pair)
+/* Least rank of a block in which nothing is below `floor`. */
+static uint32_t block_least(const bpe_scratch *w, size_t block, size_t len, uint32_t floor)
 {
-    const bpe_merge *m = &b->m[pair >> 32];
-    size_t at = (uint32_t)pair;
-    if (w->id[at] != m->left)
-        return true;
-    size_t right = at + w->span[at];
-    if (right >= len || w->id[right] != m->right)
-        return true;
-    size_t next = right + w->span[right];
-    w->id[at] = m->id;
+    uint32_t r = NO_RANK;
+    size_t end = (block + 1) * BLOCK < len ? (block + 1) * BLOCK : len;
+    for (size_t i = block * BLOCK; i < end && r != floor; i++)
+        r = least(r, w->rank[i]);
+    return r;
+}
+
+static void set_rank(bpe_scratch *w, size_t len, size_t at, uint32_t r)
+{
+    size_t block = at / BLOCK, i = w->leaves + block;
+    uint32_t old = w->rank[at], floor = w->tree[i];
+    w->rank[at] = r;
+    if (r > floor && old > floor)
+        return;
+    w->tree[i] = r <= floor ? r : block_least(w, block, len, floor);
+    while ((i /= 2) > 0)
+        w->tree[i] = least(w->tree[2 * i], w->tree[2 * i + 1]);
+}
+
+static void merge(const bpe *b, size_t len, bpe_scratch *w, size_t at)
+{
+    size_t right = at + w->span[at], next = right + w->span[right];
+    w->id[at] = b->m[w->rank[at]].id;
     w->id[right] = -1;
     w->span[at] = w->span[next - 1] = (uint32_t)(next - at);
-    if (at > 0 && !put_pair(b, w, at - w->span[at - 1], at))
-        return false;
-    return next >= len || put_pair(b, w, at, next);
+    set_rank(w, len, at, next < len ? rank_of(b, w->id[at], w->id[next]) : NO_RANK);
+    set_rank(w, len, right, NO_RANK);
+    if (at > 0) {
+        size_t before = at - w->span[at - 1];
+        set_rank(w, len, before, rank_of(b, w->id[before], w->id[at]));
+    }
 }
 
 static llada_status long_word(const bpe *b, const vocab *v, const uint8_t *s, size_t len, bpe_scratch *w, id_sink *out,
                               llada_err *err)
 {
-    bool room = reserve(w, len);
-    if (room)
-        fill(b, v, s, len, w);
-    while (room && w->heap_n)
-        room = merge(b, len, w, heap_take(w));
-    if (!room)
+    if (!reserve(w, len))
         return llada_fail(err, LLADA_NO_MEMORY, "no memory to tokenise a word of %zu bytes", len);
+    fill(b, v, s, len, w);
+    while (w->tree[1] != NO_RANK)
+        merge(b, len, w, best_pair(w));
     for (size_t i = 0; i < len; i += w->span[i])
         sink_put(out, w->id[i]);
     return LLADA_OK;
@@ -275,6 +257,7 @@ void bpe_scratch_free(bpe_scratch *w)
 {
     mem_free(w->id);
     mem_free(w->span);
-    mem_free(w->heap);
+    mem_free(w->rank);
+    mem_free(w->tree);
     *w = (bpe_scratch){ 0 };
 }

@@ -36,8 +36,9 @@ static inline void sink_put(id_sink *s, int32_t id)
 typedef struct {
     int32_t *id;    /* [cap]: token that begins at this byte; -1: inside another */
     uint32_t *span; /* [cap]: bytes of the token, at its first and its last byte */
-    uint64_t *heap; /* [heap_cap]: rank << 32 | byte position */
-    size_t cap, heap_cap, heap_n;
+    uint32_t *rank; /* [cap]: of the pair of the token that begins here and the next */
+    uint32_t *tree; /* [2 * leaves]: least rank of each block of bytes, and above them of each two nodes; [1] is the root */
+    size_t cap, leaves;
 } bpe_scratch;
 
 /* s: at most INT32_MAX bytes.  Fails only for memory. */
