@@ -181,6 +181,8 @@ static const struct {
     { "tensor count", 1ull << 63, "promises 9223372036854775808 tensors" },
     { "tensor count", UINT64_MAX, "promises 18446744073709551615 tensors" },
     { "tensor count", (1ull << 42) + 1, "promises 4398046511105 tensors" },
+    { "tensor count", 3000, "cut short: the header promises 3000 tensors, but only" },
+    { "key count", 20000, "cut short: the header promises 20000 keys, but only" },
     { "key count", 1ull << 63, "promises 9223372036854775808 keys" },
     { "key count", UINT64_MAX, "promises 18446744073709551615 keys" },
     { "key count", 1, "tensor general.type has 8 dimensions" }, /* the keys behind are read as tensors */

@@ -167,6 +167,31 @@ static void survives_a_round_trip(void **state)
     }
 }
 
+/* Small weights make the scale of a super-block a half float of few bits; that must not cost more than elsewhere. */
+static void small_weights(void **state)
+{
+    static const struct {
+        uint32_t type;
+        double most; /* root mean square of the error, against that of the values */
+    } k[] = { { QT_Q4_K, 0.08 }, { QT_Q5_K, 0.04 }, { QT_Q6_K, 0.02 } };
+    for (size_t i = 0; i < sizeof k / sizeof *k; i++)
+        for (int e = -13; e <= 0; e++) {
+            const quant_info *q = quant_get(k[i].type);
+            uint8_t raw[N];
+            float x[N];
+            double sum = 0;
+            rng r;
+            rng_seed(&r, 9);
+            for (int j = 0; j < N; j++) {
+                x[j] = ldexpf((float)(rng_unit(&r) + rng_unit(&r) + rng_unit(&r) - 1.5), e);
+                sum += (double)x[j] * x[j];
+            }
+            q->encode(raw, x, N);
+            double got = sqrt(squared_error(q, raw, x) / sum);
+            if (!(got <= k[i].most)) fail_msg("%s at 2^%d: %g", q->name, e, got);
+        }
+}
+
 /* NaN, infinity and values too large for a half float: anything may come out, but nothing undefined may happen (the
  * sanitizer builds watch), and all zeros stay zeros. */
 static void odd_values(void **state)
@@ -206,10 +231,9 @@ static void any_bytes_decode(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table),         cmocka_unit_test(rows),
-        cmocka_unit_test(decodes),       cmocka_unit_test(encodes),
-        cmocka_unit_test(f32_is_itself), cmocka_unit_test(survives_a_round_trip),
-        cmocka_unit_test(odd_values),    cmocka_unit_test(any_bytes_decode),
+        cmocka_unit_test(table),      cmocka_unit_test(rows),          cmocka_unit_test(decodes),
+        cmocka_unit_test(encodes),    cmocka_unit_test(f32_is_itself), cmocka_unit_test(survives_a_round_trip),
+        cmocka_unit_test(odd_values), cmocka_unit_test(small_weights), cmocka_unit_test(any_bytes_decode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
