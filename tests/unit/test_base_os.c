@@ -1,5 +1,5 @@
-/* Whole files, and what the system says about itself.  os.c is compiled into this program under other names, so that the
- * system calls it makes can be made to fail. */
+/* Whole files, and what the system says about itself.  os.c is compiled into this program under other names, so that
+ * the system calls it makes can be made to fail. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -1,4 +1,5 @@
-/* The thread pool.  pool.c is compiled into this program under other names, so that threads and locks can be refused. */
+/* The thread pool.  pool.c is compiled into this program under other names, so that threads and locks can be
+ * refused. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
