@@ -19,7 +19,7 @@ typedef struct {
     uint32_t type;       /* quant_type */
     int n_dims;          /* 1..4 */
     uint64_t dims[4];    /* fastest first; unused ones are 1 */
-    const uint8_t *data; /* borrowed from the mapping, until gguf_close */
+    const uint8_t *data; /* borrowed from the mapping, until gguf_close; the file's alignment (32, but it may say 1) */
     size_t bytes;        /* checked: data[0..bytes) lies in the file */
 } gguf_tensor;
 
@@ -76,14 +76,14 @@ llada_status gguf_put_str(gguf_writer *w, const char *key, const char *s, size_t
 llada_status gguf_put_str_arr(gguf_writer *w, const char *key, const gguf_str *items, uint64_t n, llada_err *err);
 llada_status gguf_put_i32_arr(gguf_writer *w, const char *key, const int32_t *items, uint64_t n, llada_err *err);
 llada_status gguf_put_f32_arr(gguf_writer *w, const char *key, const float *items, uint64_t n, llada_err *err);
+/* Any kind, byte for byte; keys split.* are left out, for the new file is whole; general.alignment is obeyed. */
 llada_status gguf_copy_key(gguf_writer *w, const gguf *from, uint64_t i, llada_err *err);
-/* ^ any kind, byte for byte; keys split.* are left out, for the new file is whole; general.alignment is obeyed */
 /* Declare every tensor first, then write their data in the same order, in one or more pieces each. */
 llada_status gguf_add_tensor(gguf_writer *w, const char *name, uint32_t type, int n_dims, const uint64_t *dims,
                              llada_err *err);
 llada_status gguf_write_data(gguf_writer *w, const void *data, size_t bytes, llada_err *err);
 /* Refuses when data is missing; atomic.  The writer is gone afterwards, whatever the result. */
 llada_status gguf_writer_finish(gguf_writer **w, llada_err *err);
-void gguf_writer_discard(gguf_writer **w);                        /* NULL-safe */
+void gguf_writer_discard(gguf_writer **w); /* NULL-safe */
 
 #endif
