@@ -1,6 +1,7 @@
 /* bpe.c - byte-pair merging (bpe.h).  Short words, nearly all of them, are merged on the stack by looking for the best
  * pair again and again.  A word may also be megabytes long (one letter repeated): its bytes are cut into blocks, a tree
- * over the blocks leads to the best pair, and a merge touches three blocks at most: n log n, 12 bytes of memory a byte. */
+ * over the blocks leads to the best pair, and a merge touches three blocks at most: n log n, 12 bytes of memory for a
+ * byte of text. */
 #include "text/bpe.h"
 
 #include <string.h>
@@ -72,7 +73,7 @@ static llada_status build_table(bpe *b, const vocab *v, const gguf_str *items, l
                 return llada_fail(err, LLADA_BAD_MODEL, "%s: items %u and %u are the same pair", k_merges,
                                   (unsigned)(b->slot[i] - 1), (unsigned)r);
             if (--probes == 0)
-                return llada_fail(err, LLADA_BAD_MODEL, "%s: the pairs up to item %u collide too often to be a merge list",
+                return llada_fail(err, LLADA_BAD_MODEL, "%s: the pairs up to item %u collide too often",
                                   k_merges, (unsigned)r);
         }
         b->slot[i] = r + 1;
@@ -88,8 +89,8 @@ llada_status bpe_read(bpe *b, const gguf *g, const vocab *v, llada_err *err)
     if (st)
         return st;
     if (n > MAX_MERGES)
-        return llada_fail(err, LLADA_BAD_MODEL, "%s has %llu items; at most %d is allowed", k_merges, (unsigned long long)n,
-                          MAX_MERGES);
+        return llada_fail(err, LLADA_BAD_MODEL, "%s has %llu items; at most %d is allowed", k_merges,
+                          (unsigned long long)n, MAX_MERGES);
     uint32_t cap = 16;
     while (cap < 2 * n)
         cap *= 2;

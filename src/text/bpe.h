@@ -37,7 +37,7 @@ typedef struct {
     int32_t *id;    /* [cap]: token that begins at this byte; -1: inside another */
     uint32_t *span; /* [cap]: bytes of the token, at its first and its last byte */
     uint32_t *rank; /* [cap]: of the pair of the token that begins here and the next */
-    uint32_t *tree; /* [2 * leaves]: least rank of each block of bytes, and above them of each two nodes; [1] is the root */
+    uint32_t *tree; /* [2 * leaves]: least rank of each block of bytes, above them of each two nodes; [1]: the root */
     size_t cap, leaves;
 } bpe_scratch;
 

@@ -37,14 +37,16 @@ struct chat_layout {
     part begin[MAX_PARTS], message[MAX_PARTS], answer[MAX_PARTS];
 };
 
-#define CHATML_PARTS                                                                                                     \
-    .role = { "system", "user", "assistant" },                                                                           \
-    .message = { { PART_TOKEN, "<|im_start|>" }, { PART_ROLE, NULL }, { PART_TEXT, "\n" }, { PART_CONTENT, NULL },         \
-                 { PART_TOKEN, "<|im_end|>" }, { PART_TEXT, "\n" } },                                                     \
+#define QWEN_SYSTEM "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+
+#define CHATML_PARTS                                                                                        \
+    .role = { "system", "user", "assistant" },                                                              \
+    .message = { { PART_TOKEN, "<|im_start|>" }, { PART_ROLE, NULL },           { PART_TEXT, "\n" },        \
+                 { PART_CONTENT, NULL },         { PART_TOKEN, "<|im_end|>" },  { PART_TEXT, "\n" } },      \
     .answer = { { PART_TOKEN, "<|im_start|>" }, { PART_TEXT, "assistant\n" } }
 
-/* Sources: the chat templates published with LLaDA-8B-Instruct, Dream-v0-Instruct-7B and Qwen2.5 (ChatML; they differ in
- * the default system message), LLaDA-MoE-7B-A1B-Instruct.  The first row that fits a file is taken. */
+/* Sources: the chat templates published with LLaDA-8B-Instruct, Dream-v0-Instruct-7B and Qwen2.5 (ChatML; they
+ * differ in the default system message), LLaDA-MoE-7B-A1B-Instruct.  The first row that fits a file is taken. */
 static const chat_layout layouts[] = {
     {
         .name = "llada",
@@ -59,8 +61,8 @@ static const chat_layout layouts[] = {
     },
     {
         .name = "chatml",
-        .markers = { "<|im_start|>", "<|im_end|>", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant." },
-        .system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+        .markers = { "<|im_start|>", "<|im_end|>", QWEN_SYSTEM },
+        .system = QWEN_SYSTEM,
         CHATML_PARTS,
     },
     {
@@ -291,12 +293,14 @@ static int role_of(const char *s)
 static llada_status check(const chat_layout *c, const llada_message *msgs, size_t n_msgs, llada_err *err)
 {
     if (!c)
-        return llada_fail(err, LLADA_UNSUPPORTED, "the model's chat template is not one we know; known layouts: %s", names);
+        return llada_fail(err, LLADA_UNSUPPORTED, "the model's chat template is not one we know; known layouts: %s",
+                          names);
     if (n_msgs == 0)
         return llada_fail(err, LLADA_BAD_ARG, "the conversation has no messages");
     for (size_t i = 0; i < n_msgs; i++) {
         if (role_of(msgs[i].role) < 0)
-            return llada_fail(err, LLADA_BAD_ARG, "message %zu has the role \"%.64s\"; system, user or assistant is allowed", i,
+            return llada_fail(err, LLADA_BAD_ARG,
+                              "message %zu has the role \"%.64s\"; system, user or assistant is allowed", i,
                               msgs[i].role ? msgs[i].role : "");
         if (!msgs[i].text)
             return llada_fail(err, LLADA_BAD_ARG, "message %zu has no text", i);

@@ -1,8 +1,8 @@
 /* pretok.c - pre-tokenizers as data, run by PCRE2 (pretok.h).
  *
- * Time: every alternative of every pattern reads a run of one class of characters and gives back from its end, so a match
- * costs a small multiple of the characters it looks at, and a run that one alternative gives up is taken by a later one
- * whole or but for its last character.  Matching is anchored: PCRE2 never searches ahead. */
+ * Time: every alternative of every pattern reads a run of one class of characters and gives back from its end, so a
+ * match costs a small multiple of the characters it looks at, and a run that one alternative gives up is taken by a
+ * later one whole or but for its last character.  Matching is anchored: PCRE2 never searches ahead. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/pretok.h"
 
@@ -99,14 +99,14 @@ llada_status pretok_open(pretok **out, const char *name, size_t len, llada_err *
         p->row = r;
         pcre2_compile_context *c = pcre2_compile_context_create(p->mem);
         if (c)
-            p->code = pcre2_compile((PCRE2_SPTR)r->pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED,
-                                    &code, &at, c);
+            p->code = pcre2_compile((PCRE2_SPTR)r->pattern, PCRE2_ZERO_TERMINATED,
+                                    PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &code, &at, c);
         pcre2_compile_context_free(c);
     }
     if (!p || !p->code) {
         pretok_close(&p);
-        return llada_fail(err, LLADA_NO_MEMORY, "no memory for the pre-tokenizer %s (PCRE2 error %d at %zu)", r->name, code,
-                          at);
+        return llada_fail(err, LLADA_NO_MEMORY, "no memory for the pre-tokenizer %s (PCRE2 error %d at %zu)", r->name,
+                          code, at);
     }
     /* Where code can't be made at run time, the interpreter does the same, slower. */
     (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);

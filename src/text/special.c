@@ -1,4 +1,4 @@
-/* special.c - matching of special tokens (special.h): a sorted list narrowed byte by byte, which is a trie without nodes. */
+/* special.c - matching of special tokens (special.h): a sorted list narrowed byte by byte, a trie without nodes. */
 #include "text/special.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* special.h - finds the spellings of special tokens in text, the longest at each place.  Used only where the caller asks
- * for it: in a user's text those spellings are plain characters. */
+/* special.h - finds the spellings of special tokens in text, the longest at each place.  Used only where the caller
+ * asks for it: in a user's text those spellings are plain characters. */
 #ifndef TEXT_SPECIAL_H
 #define TEXT_SPECIAL_H
 

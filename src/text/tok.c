@@ -44,7 +44,8 @@ static llada_status read_model(const gguf *g, llada_err *err)
         return st;
     if (s.len == 4 && memcmp(s.s, "gpt2", 4) == 0)
         return LLADA_OK;
-    return llada_fail(err, LLADA_UNSUPPORTED, "tokenizer.ggml.model is \"%.*s\"; only \"gpt2\" (byte-level BPE) is supported",
+    return llada_fail(err, LLADA_UNSUPPORTED,
+                      "tokenizer.ggml.model is \"%.*s\"; only \"gpt2\" (byte-level BPE) can be read",
                       (int)(s.len < 64 ? s.len : 64), s.s);
 }
 
@@ -226,7 +227,8 @@ llada_status tok_encode(const tok *t, const char *text, size_t len, bool special
 {
     /* normalising may make text up to three times as long, and positions in it are 32 bits wide */
     if (len > INT32_MAX / 3)
-        return llada_fail(err, LLADA_TOO_LONG, "the text has %zu bytes; at most %d can be tokenised", len, INT32_MAX / 3);
+        return llada_fail(err, LLADA_TOO_LONG, "the text has %zu bytes; at most %d can be tokenised", len,
+                          INT32_MAX / 3);
     encoder e = { .t = t, .out = { .ids = ids, .cap = cap }, .err = err };
     llada_status st = pretok_begin(&e.cut, t->pre, err);
     if (!st)
@@ -248,8 +250,8 @@ llada_status tok_decode(const tok *t, const int32_t *ids, size_t n, bool special
     size_t total = 0;
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= v->n)
-            return llada_fail(err, LLADA_BAD_ARG, "id %d at position %zu is outside the vocabulary of %d", (int)ids[i], i,
-                              (int)v->n);
+            return llada_fail(err, LLADA_BAD_ARG, "id %d at position %zu is outside the vocabulary of %d", (int)ids[i],
+                              i, (int)v->n);
         if (!special && tok_is_special(t, ids[i]))
             continue;
         size_t bytes = v->raw_at[ids[i] + 1] - v->raw_at[ids[i]];

@@ -1,5 +1,5 @@
-/* vocab.c - reads the token list (vocab.h).  Every count, kind and spelling is checked here once; the rest of the folder
- * relies on it. */
+/* vocab.c - reads the token list (vocab.h).  Every count, kind and spelling is checked here once; the rest of the
+ * folder relies on it. */
 #include "text/vocab.h"
 
 #include <string.h>
@@ -106,10 +106,10 @@ static llada_status build_index(vocab *v, llada_err *err)
         for (; v->slot[i]; i = (i + 1) & v->mask) {
             int32_t other = (int32_t)(v->slot[i] - 1);
             if (spelling_is(v, other, s, len, "", 0))
-                return llada_fail(err, LLADA_BAD_MODEL, "%s: items %d and %d are both spelled \"%.*s\"", k_tokens, (int)other,
-                                  (int)id, (int)(len < 64 ? len : 64), s);
+                return llada_fail(err, LLADA_BAD_MODEL, "%s: items %d and %d are both spelled \"%.*s\"", k_tokens,
+                                  (int)other, (int)id, (int)(len < 64 ? len : 64), s);
             if (--probes == 0)
-                return llada_fail(err, LLADA_BAD_MODEL, "%s: the spellings up to item %d collide too often to be a vocabulary",
+                return llada_fail(err, LLADA_BAD_MODEL, "%s: the spellings up to item %d collide too often",
                                   k_tokens, (int)id);
         }
         v->slot[i] = (uint32_t)id + 1;
@@ -127,8 +127,8 @@ static llada_status read_spellings(vocab *v, const gguf *g, gguf_str *items, lla
     size_t total = 0;
     for (int32_t id = 0; id < v->n; id++)
         if (!size_add(total, items[id].len, &total) || total >= UINT32_MAX)
-            return llada_fail(err, LLADA_BAD_MODEL, "%s: the spellings up to item %d have more than %lu bytes", k_tokens,
-                              (int)id, (unsigned long)UINT32_MAX);
+            return llada_fail(err, LLADA_BAD_MODEL, "%s: the spellings up to item %d have more than %lu bytes",
+                              k_tokens, (int)id, (unsigned long)UINT32_MAX);
     v->at = mem_array((size_t)v->n + 1, sizeof *v->at);
     v->raw_at = mem_array((size_t)v->n + 1, sizeof *v->raw_at);
     v->text = mem_new(total);
@@ -206,8 +206,8 @@ llada_status vocab_read(vocab *v, const gguf *g, llada_err *err)
     if (st)
         return st;
     if (n < 256 || n > MAX_TOKENS)
-        return llada_fail(err, LLADA_BAD_MODEL, "%s has %llu items; 256 to %d is allowed", k_tokens, (unsigned long long)n,
-                          MAX_TOKENS);
+        return llada_fail(err, LLADA_BAD_MODEL, "%s has %llu items; 256 to %d is allowed", k_tokens,
+                          (unsigned long long)n, MAX_TOKENS);
     v->n = (int32_t)n;
     gguf_str *items = mem_array((size_t)n, sizeof *items);
     if (!items)

@@ -2,8 +2,8 @@
  * from spelling to id.
  *
  * Byte-level vocabularies spell every byte as one printable character: the 188 printable bytes of Latin-1 stand for
- * themselves, the other 68 for U+0100..U+0143 in byte order (GPT-2's table).  Control and user-defined tokens are spelled
- * plainly. */
+ * themselves, the other 68 for U+0100..U+0143 in byte order (GPT-2's table).  Control and user-defined tokens are
+ * spelled plainly. */
 #ifndef TEXT_VOCAB_H
 #define TEXT_VOCAB_H
 

@@ -1,5 +1,6 @@
-/* fuzz_tok.c - any bytes through the tokenizer and back, behind each kind of pre-tokenizer.  The first byte of the input
- * chooses: bits 0..1 the pre-tokenizer, bit 2 whether special tokens are recognised, bits 3..7 an allocation that fails. */
+/* fuzz_tok.c - any bytes through the tokenizer and back, behind each kind of pre-tokenizer.  The first byte of the
+ * input chooses: bits 0..1 the pre-tokenizer, bit 2 whether special tokens are recognised, bits 3..7 an allocation that
+ * fails. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,10 +64,11 @@ static char *expected(const char *s, size_t len, bool norm, size_t *n)
     must(out != NULL, "no memory");
     *n = 0;
     while (len) {
-        size_t run = utf8_valid_run((const uint8_t *)s, len), stray = utf8_invalid_run((const uint8_t *)s + run, len - run);
+        size_t run = utf8_valid_run((const uint8_t *)s, len);
+        size_t stray = utf8_invalid_run((const uint8_t *)s + run, len - run);
         uint8_t *c = NULL;
-        utf8proc_ssize_t k = norm ? utf8proc_map((const uint8_t *)s, (utf8proc_ssize_t)run, &c, UTF8PROC_STABLE | UTF8PROC_COMPOSE)
-                                  : (utf8proc_ssize_t)run;
+        utf8proc_ssize_t k = (utf8proc_ssize_t)run;
+        if (norm) k = utf8proc_map((const uint8_t *)s, k, &c, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
         must(k >= 0 && (size_t)k <= 3 * run, "the reference failed to normalise");
         if (k) memcpy(out + *n, norm ? (char *)c : s, (size_t)k);
         *n += (size_t)k;
@@ -87,7 +89,7 @@ static void check(const tok *t, const char *s, size_t len, bool special, bool no
     int32_t *ids = malloc((n + 1) * sizeof *ids);
     char *text = malloc(3 * len + 1), *want = expected(s, len, norm, &want_len);
     must(ids && text, "no memory");
-    must(tok_encode(t, s, len, special, ids, n, &again, &err) == LLADA_OK && again == n, "encode again gave another count");
+    must(tok_encode(t, s, len, special, ids, n, &again, &err) == LLADA_OK && again == n, "encode gave another count");
     for (size_t i = 0; i < n; i++) must(special || !tok_is_special(t, ids[i]), "a special token out of plain text");
     must(tok_decode(t, ids, n, true, text, 3 * len, &back, &err) == LLADA_OK, "decode failed");
     must(back == want_len && memcmp(text, want, back) == 0, "another text came back");

@@ -2,8 +2,8 @@
  *
  *     tok_driver VOCAB.gguf [--special] [--nfc] < strings > ids
  *
- * Input: per string, its length in bytes as 4 bytes little-endian, then the bytes.  Output: per string one line of ids in
- * decimal, blanks between.
+ * Input: per string, its length in bytes as 4 bytes little-endian, then the bytes.  Output: per string one line of ids
+ * in decimal, blanks between.
  *     --special   spellings of special tokens are recognised
  *     --nfc       the vocabulary normalises: don't check that decoding gives the same text back */
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "text/chat.h"
 
-#define DATA LLADA_SOURCE_DIR "/tests/golden/data"
+#define DATA  LLADA_SOURCE_DIR "/tests/golden/data"
 #define MODEL LLADA_SOURCE_DIR "/models/tiny-llada-q8_0.gguf"
 
 /* ------------------------------------------------------------ golden prompts */
@@ -92,12 +92,15 @@ static void test_golden_prompts(void **state)
 
 /* ------------------------------------------------------------ layouts spelt out */
 
-static const char llada_template[] = "{{ bos_token }}'<|start_header_id|>' + role + '<|end_header_id|>\n\n' + content | trim + "
-                                     "'<|eot_id|>'";
-static const char dream_template[] = "{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + content + '<|im_end|>\\n' }}"
-                                     "{{- '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}";
-static const char qwen_template[] = "'<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-                                    "<|im_end|>\\n'";
+static const char llada_template[] =
+    "{{ bos_token }}'<|start_header_id|>' + role + '<|end_header_id|>\n\n' + content | trim + "
+    "'<|eot_id|>'";
+static const char dream_template[] =
+    "{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + content + '<|im_end|>\\n' }}"
+    "{{- '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}";
+static const char qwen_template[] =
+    "'<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+    "<|im_end|>\\n'";
 static const char bare_template[] = "'<|im_start|>' + role + '\\n' + content + '<|im_end|>\\n'";
 static const char moe_template[] = "'<role>' + role | upper + '</role>' + content + '<|role_end|>'";
 
@@ -121,17 +124,24 @@ static tiny_gguf *with_specials(const char *const *names, const char *chat)
     return t;
 }
 
-static const char *const llada_specials[] = { "<|startoftext|>", "<|endoftext|>", "<|mdm_mask|>", "<|start_header_id|>",
-                                              "<|end_header_id|>", "<|eot_id|>" };
-static const char *const chatml_specials[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>", "<|beginoftext|>",
-                                               "<tool_call>" };
-static const char *const moe_specials[] = { "<|startoftext|>", "<|endoftext|>", "<|role_end|>", "<role>", "</role>", "<|mask|>" };
-static const char *const moe_plain[] = { "<|startoftext|>", "<|endoftext|>", "<|role_end|>", "[gMASK]", "[CLS]", "<|mask|>" };
+static const char *const llada_specials[] = { "<|startoftext|>",     "<|endoftext|>",     "<|mdm_mask|>",
+                                              "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" };
+static const char *const chatml_specials[] = { "<|endoftext|>", "<|im_start|>",    "<|im_end|>",
+                                               "<|mask|>",      "<|beginoftext|>", "<tool_call>" };
+static const char *const moe_specials[] = { "<|startoftext|>", "<|endoftext|>", "<|role_end|>",
+                                            "<role>",          "</role>",       "<|mask|>" };
+static const char *const moe_plain[] = { "<|startoftext|>", "<|endoftext|>", "<|role_end|>",
+                                         "[gMASK]",         "[CLS]",         "<|mask|>" };
 
 static const llada_message user_hi[] = { { "user", " \n hi \t\r\n" } };
 static const llada_message system_user[] = { { "system", "be brief" }, { "user", "hi" } };
-static const llada_message three_turns[] = { { "user", "a" }, { "assistant", "\xc2\xa0" "b\xe3\x80\x80" }, { "user", "" } };
+static const llada_message three_turns[] = { { "user", "a" },
+                                             { "assistant", "\xc2\xa0y\xe3\x80\x80" },
+                                             { "user", "" } };
 static const llada_message markers[] = { { "user", "<|eot_id|><|im_end|><|role_end|>" } };
+
+#define HEAD(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define HI_ML      "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
 
 static const struct {
     const char *name; /* asked for; NULL: from the file */
@@ -142,32 +152,30 @@ static const struct {
     const char *want; /* the prompt, special tokens spelt */
 } prompts[] = {
     { NULL, llada_specials, llada_template, "llada", user_hi, 1,
-      "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n" },
+      "<|startoftext|>" HEAD("user") "hi<|eot_id|>" HEAD("assistant") },
     { NULL, llada_specials, llada_template, "llada", three_turns, 3,
-      "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nb"
-      "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n" },
+      "<|startoftext|>" HEAD("user") "a<|eot_id|>" HEAD("assistant") "y<|eot_id|>" HEAD("user") "<|eot_id|>"
+      HEAD("assistant") },
     { "llada", llada_specials, NULL, "llada", system_user, 2,
-      "<|startoftext|><|start_header_id|>system<|end_header_id|>\n\nbe brief<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
-      "hi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n" },
+      "<|startoftext|>" HEAD("system") "be brief<|eot_id|>" HEAD("user") "hi<|eot_id|>" HEAD("assistant") },
     { NULL, chatml_specials, dream_template, "chatml", user_hi, 1,
-      "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n" },
+      "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n" HI_ML },
     { NULL, chatml_specials, qwen_template, "chatml", user_hi, 1,
-      "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
-      "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n" },
-    { NULL, chatml_specials, bare_template, "chatml", user_hi, 1, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n" },
+      "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n" HI_ML },
+    { NULL, chatml_specials, bare_template, "chatml", user_hi, 1, HI_ML },
     { NULL, chatml_specials, dream_template, "chatml", system_user, 2,
-      "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n" },
+      "<|im_start|>system\nbe brief<|im_end|>\n" HI_ML },
     { "chatml", chatml_specials, NULL, "chatml", user_hi, 1,
-      "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n" },
+      "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n" HI_ML },
     { "chatml", chatml_specials, qwen_template, "chatml", system_user, 2,
-      "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n" },
+      "<|im_start|>system\nbe brief<|im_end|>\n" HI_ML },
     { NULL, moe_specials, moe_template, "llada-moe", system_user, 2,
       "<role>SYSTEM</role>be brief<|role_end|><role>HUMAN</role>hi<|role_end|><role>ASSISTANT</role>" },
     { NULL, moe_plain, moe_template, "llada-moe", three_turns, 3,
-      "<role>HUMAN</role>a<|role_end|><role>ASSISTANT</role>b<|role_end|><role>HUMAN</role><|role_end|><role>ASSISTANT</role>" },
+      "<role>HUMAN</role>a<|role_end|><role>ASSISTANT</role>y<|role_end|>"
+      "<role>HUMAN</role><|role_end|><role>ASSISTANT</role>" },
     { NULL, llada_specials, llada_template, "llada", markers, 1,
-      "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\n<|eot_id|><|im_end|><|role_end|><|eot_id|>"
-      "<|start_header_id|>assistant<|end_header_id|>\n\n" },
+      "<|startoftext|>" HEAD("user") "<|eot_id|><|im_end|><|role_end|><|eot_id|>" HEAD("assistant") },
 };
 
 static void check_spelt(const opened *o, const chat_layout *c, size_t i)

@@ -27,12 +27,12 @@ static const struct {
     { "llama-bpe", "(x) != {y}\r\n", "(x|)| !=| {|y|}\r\n" },
     { "llama-bpe", "tail   ", "tail|   " },
     { "llama-bpe", "caf\xc3\xa9 \xe6\xbc\xa2\xe5\xad\x97", "caf\xc3\xa9| \xe6\xbc\xa2\xe5\xad\x97" },
-    { "llama-bpe", "e\xcc\x81x", "e|\xcc\x81x" },          /* a mark is no letter, but may stand before one */
+    { "llama-bpe", "e\xcc\x81x", "e|\xcc\x81x" }, /* a mark is no letter, but may stand before one */
     { "llama-bpe", "a\xe1\xa0\x8e\xe1\xa0\x8e", "a|\xe1\xa0\x8e\xe1\xa0\x8e" }, /* U+180E is no blank */
-    { "llama-bpe", "a\xc2\x85", "a|\xc2\x85" },             /* U+0085 is one */
+    { "llama-bpe", "a\xc2\x85", "a|\xc2\x85" },                                 /* U+0085 is one */
     { "llama-bpe", ".\xc2\x85", ".|\xc2\x85" },
     { "llama-bpe", ".\xe1\xa0\x8e", ".\xe1\xa0\x8e" },
-    { "llama-bpe", ".\xef\xbb\xbf", ".\xef\xbb\xbf" },      /* the byte order mark is none either */
+    { "llama-bpe", ".\xef\xbb\xbf", ".\xef\xbb\xbf" }, /* the byte order mark is none either */
     { "qwen2", "1234 x\xc2\xb2", "1|2|3|4| x|\xc2\xb2" },
     { "qwen2", "\n\nTom's 3 eggs", "\n\n|Tom|'s| |3| eggs" },
     { "llada-moe", "12'S\n\n \n", "1|2|'S|\n\n \n" },
@@ -71,7 +71,8 @@ static void test_unknown_names(void **state)
         llada_err err;
         assert_int_equal(pretok_open(&p, bad[i], strlen(bad[i]), &err), LLADA_UNSUPPORTED);
         assert_null(p);
-        assert_non_null(strstr(err.text, "default, gpt-2, llama-bpe, llama3, llama-v3, qwen2, bailingmoe, bailingmoe2, llada-moe"));
+        assert_non_null(strstr(err.text, "default, gpt-2, llama-bpe, llama3, llama-v3, qwen2, bailingmoe, "
+                                         "bailingmoe2, llada-moe"));
     }
 }
 
@@ -106,11 +107,12 @@ static void test_form_c_of_each_character(void **state)
 /* Mostly characters that take part in composition, in runs around the sizes where the way of ordering changes. */
 static void test_form_c_of_random_text(void **state)
 {
-    static const uint32_t ranges[][2] = { { 'A', 'z' },         { 0xc0, 0x17f },     { 0x300, 0x36f },   { 0x300, 0x36f },
-                                          { 0x591, 0x5bd },     { 0x610, 0x66f },    { 0x900, 0x9ff },   { 0xf40, 0xf84 },
-                                          { 0x1100, 0x11ff },   { 0xac00, 0xac20 },  { 0x1e00, 0x1fff }, { 0x2120, 0x2130 },
-                                          { 0x3040, 0x309f },   { 0xf900, 0xfa00 },  { 0xfb1d, 0xfb4e }, { 0x11080, 0x110c0 },
-                                          { 0x1d15e, 0x1d172 }, { 0x2f800, 0x2f820 } };
+    static const uint32_t ranges[][2] = { { 'A', 'z' },         { 0xc0, 0x17f },      { 0x300, 0x36f },
+                                          { 0x300, 0x36f },     { 0x591, 0x5bd },     { 0x610, 0x66f },
+                                          { 0x900, 0x9ff },     { 0xf40, 0xf84 },     { 0x1100, 0x11ff },
+                                          { 0xac00, 0xac20 },   { 0x1e00, 0x1fff },   { 0x2120, 0x2130 },
+                                          { 0x3040, 0x309f },   { 0xf900, 0xfa00 },   { 0xfb1d, 0xfb4e },
+                                          { 0x11080, 0x110c0 }, { 0x1d15e, 0x1d172 }, { 0x2f800, 0x2f820 } };
     nfc b = { 0 };
     rng r;
     char s[4 * 400];
@@ -137,13 +139,27 @@ static void test_utf8_reader(void **state)
         size_t len, valid;
         uint32_t cp;
     } rows[] = {
-        { "", 0, 0, 0xfffd },         { "\0", 1, 1, 0 },              { "\x7f", 1, 1, 0x7f },
-        { "\x80", 1, 0, 0xfffd },     { "\xc1\xbf", 2, 0, 0xfffd },   { "\xc2\x80", 2, 2, 0x80 },
-        { "\xdf\xbf", 2, 2, 0x7ff },  { "\xe0\x9f\xbf", 3, 0, 0xfffd }, { "\xe0\xa0\x80", 3, 3, 0x800 },
-        { "\xed\x9f\xbf", 3, 3, 0xd7ff }, { "\xed\xa0\x80", 3, 0, 0xfffd }, { "\xee\x80\x80", 3, 3, 0xe000 },
-        { "\xef\xbf\xbf", 3, 3, 0xffff }, { "\xf0\x8f\xbf\xbf", 4, 0, 0xfffd }, { "\xf0\x90\x80\x80", 4, 4, 0x10000 },
-        { "\xf4\x8f\xbf\xbf", 4, 4, 0x10ffff }, { "\xf4\x90\x80\x80", 4, 0, 0xfffd }, { "\xf5\x80\x80\x80", 4, 0, 0xfffd },
-        { "\xe6\xbc\xa2", 2, 0, 0xfffd }, { "\xf0\x9f\x98\x80", 3, 0, 0xfffd }, { "\xc3(", 2, 0, 0xfffd },
+        { "", 0, 0, 0xfffd },
+        { "\0", 1, 1, 0 },
+        { "\x7f", 1, 1, 0x7f },
+        { "\x80", 1, 0, 0xfffd },
+        { "\xc1\xbf", 2, 0, 0xfffd },
+        { "\xc2\x80", 2, 2, 0x80 },
+        { "\xdf\xbf", 2, 2, 0x7ff },
+        { "\xe0\x9f\xbf", 3, 0, 0xfffd },
+        { "\xe0\xa0\x80", 3, 3, 0x800 },
+        { "\xed\x9f\xbf", 3, 3, 0xd7ff },
+        { "\xed\xa0\x80", 3, 0, 0xfffd },
+        { "\xee\x80\x80", 3, 3, 0xe000 },
+        { "\xef\xbf\xbf", 3, 3, 0xffff },
+        { "\xf0\x8f\xbf\xbf", 4, 0, 0xfffd },
+        { "\xf0\x90\x80\x80", 4, 4, 0x10000 },
+        { "\xf4\x8f\xbf\xbf", 4, 4, 0x10ffff },
+        { "\xf4\x90\x80\x80", 4, 0, 0xfffd },
+        { "\xf5\x80\x80\x80", 4, 0, 0xfffd },
+        { "\xe6\xbc\xa2", 2, 0, 0xfffd },
+        { "\xf0\x9f\x98\x80", 3, 0, 0xfffd },
+        { "\xc3(", 2, 0, 0xfffd },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint32_t c = 1;

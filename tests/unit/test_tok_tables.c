@@ -1,4 +1,5 @@
-/* test_tok_tables.c - vocabularies that are wrong in one place: each is refused with a sentence that names the place. */
+/* test_tok_tables.c - vocabularies that are wrong in one place: each is refused with a sentence that names
+ * the place. */
 #include "text_util.h"
 
 #include "base/mem.h"

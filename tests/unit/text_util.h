@@ -102,12 +102,13 @@ static inline size_t put_cp(char *s, uint32_t c)
 /* Random text of pieces that tend to go wrong; `valid`: only well-formed UTF-8.  Returns its length, at most cap. */
 static inline size_t random_text(rng *r, char *s, size_t cap, bool valid)
 {
-    static const char *const pieces[] = { " ", "\n", "\r\n", "\t", "A", "zz", "0", "12", "'s", "'LL", ".", "<|eot_id|>", "<|",
-                                          "\xc3\xa9", "e\xcc\x81", "\xcc\xa3\xcc\x81", "\xe6\xbc\xa2", "\xf0\x9f\x91\xa9",
-                                          "\xe2\x80\x8d", "\xef\xbb\xbf", "\xe1\x84\x80\xe1\x85\xa1\xe1\x86\xa8",
-                                          "\xe0\xa5\x98", "\xc2\xa0", "\xe3\x80\x80", "\xc2\x85", "the", " and" };
-    static const char *const broken[] = { "\xff", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\x80", "\xe6\xbc",
-                                          "\xf0\x9f\x91", "\xfe\xff", "\xc3" };
+    static const char *const pieces[] = {
+        " ", "\n", "\r\n", "\t", "A", "zz", "0", "12", "'s", "'LL", ".", "<|eot_id|>", "<|", "the", " and", "\xc3\xa9",
+        "e\xcc\x81", "\xcc\xa3\xcc\x81", "\xe6\xbc\xa2", "\xf0\x9f\x91\xa9", "\xe2\x80\x8d", "\xef\xbb\xbf",
+        "\xe1\x84\x80\xe1\x85\xa1\xe1\x86\xa8", "\xe0\xa5\x98", "\xc2\xa0", "\xe3\x80\x80", "\xc2\x85"
+    };
+    static const char *const broken[] = { "\xff", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\x80",
+                                          "\xe6\xbc", "\xf0\x9f\x91", "\xfe\xff", "\xc3" };
     size_t n = 0, want = (size_t)rng_below(r, 60);
     for (size_t k = 0; k < want; k++) {
         char one[5] = { 0 };
