@@ -280,7 +280,8 @@ static void test_special_tokens_where_asked_for(void **state)
 /* Kinds of all sorts at the end of the list; the last merges' tokens give way. */
 static tiny_gguf *with_kinds(void)
 {
-    static const char *const spelling[6] = { "<x>", "<x><y>", "<x>y", "[PAD\xc4\xa01]", "plain word", "\xe2\x96\x81odd" };
+    static const char *const spelling[6] = { "<x>",          "<x><y>",     "<x>y",
+                                              "[PAD\xc4\xa0x]", "plain word", "\xe2\x96\x81odd" };
     static const uint8_t kind[6] = { 3, 4, 3, 5, 1, 2 };
     const char *tokens[262];
     static char bytes[256][4];
@@ -327,7 +328,7 @@ static void test_text_of_each_kind(void **state)
     static const struct {
         int32_t id;
         const char *plain, *special;
-    } rows[] = { { 256, "", "<x>" },       { 257, "<x><y>", "<x><y>" },         { 259, "", "[PAD\xc4\xa01]" },
+    } rows[] = { { 256, "", "<x>" },       { 257, "<x><y>", "<x><y>" },         { 259, "", "[PAD\xc4\xa0x]" },
                  { 260, "plain word", "plain word" }, { 261, "", "\xe2\x96\x81odd" } };
     tiny_gguf *t = with_kinds();
     opened o;
