@@ -33,7 +33,7 @@ static const shape shapes[] = {
     { "odd, pairs", 4, 2, 10, 37, 45, 53, false, false, ROPE_PAIRS, QT_F32 },
     { "odd, halves, bias, qk-norm", 4, 2, 14, 61, 77, 101, true, true, ROPE_HALVES, QT_F32 },
     { "one head a key head", 3, 3, 6, 33, 31, 47, true, false, ROPE_HALVES, QT_F32 },
-    { "wide", 4, 1, 64, 1100, 300, 60, false, true, ROPE_PAIRS, QT_F32 },
+    { "wide", 2, 1, 16, 1100, 40, 60, false, true, ROPE_PAIRS, QT_F32 },
     { "f16", 4, 2, 16, 64, 96, 65, false, true, ROPE_PAIRS, QT_F16 },
     { "bf16", 4, 2, 16, 64, 96, 65, false, true, ROPE_PAIRS, QT_BF16 },
     { "q8_0", 4, 2, 16, 64, 96, 65, false, true, ROPE_PAIRS, QT_Q8_0 },
@@ -498,7 +498,7 @@ static void same_bits_for_any_threads(void **state)
             small *m = make(&shapes[i]);
             opened one = start(m, limits(1, masks[k]));
             float *want = run_all(&one, m);
-            for (int t = 2; t <= 8; t++) {
+            for (int t = 2; t <= 8; t += i < 2 ? 1 : 3) {
                 opened o = start(m, limits(t, masks[k]));
                 assert_in_range(device_cpu.threads(o.c), 1, t);
                 float *got = run_all(&o, m);
