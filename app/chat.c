@@ -233,6 +233,7 @@ int cmd_chat(const options *o)
     chat c = {.o = o, .terminal = isatty(STDIN_FILENO) == 1, .in = stdin};
     int rc = app_recipe(o, NULL, &c.r);
     if (!rc) rc = app_model_open(&c.am, o, true);
+    if (!rc) rc = app_recipe_fit(o, &c.am, &c.r);
     if (!rc && !c.am.info.chat_layout) {
         app_error("the chat layout of this model is not known; --chat-layout NAME chooses one");
         rc = EXIT_WRONG_USE;

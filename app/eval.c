@@ -273,6 +273,7 @@ int cmd_eval(const options *o)
     }
     int rc = make_recipes(&e);
     if (!rc) rc = app_model_open(&e.am, o, false);
+    if (!rc && !o->recipes.n) rc = app_recipe_fit(o, &e.am, &e.recipes[0].r);
     if (!rc) rc = load_sets(&e);
     if (!rc) rc = run_all(&e);
     if (!rc) rc = write_reports(&e);

@@ -43,9 +43,11 @@ static void print_json(const app_model *am, const char *file)
         const char *key;
         int32_t value;
     } numbers[] = {{"n_layer", i->n_layer}, {"n_embd", i->n_embd}, {"n_head", i->n_head}, {"n_head_kv", i->n_head_kv},
-                   {"n_ff", i->n_ff}, {"n_vocab", i->n_vocab}, {"n_ctx", i->n_ctx}};
+                   {"n_ff", i->n_ff}, {"n_vocab", i->n_vocab}, {"n_ctx", i->n_ctx}, {"n_expert", i->n_expert},
+                   {"n_expert_used", i->n_expert_used}};
     for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
         json_object_set_new(o, numbers[k].key, json_integer(numbers[k].value));
+    json_object_set_new(o, "causal", json_boolean(i->causal));
     json_object_set_new(o, "mask_id", id_or_null(i->mask_id));
     json_object_set_new(o, "eos_id", id_or_null(i->eos_id));
     json_object_set_new(o, "eot_id", id_or_null(i->eot_id));
@@ -106,6 +108,8 @@ static void print_table(const app_model *am, const char *file)
     row(&t, "layers", "%d", (int)i->n_layer);
     row(&t, "width", "%d, feed-forward %d", (int)i->n_embd, (int)i->n_ff);
     row(&t, "heads", "%d, keys and values %d", (int)i->n_head, (int)i->n_head_kv);
+    if (i->n_expert) row(&t, "experts", "%d, %d for each position", (int)i->n_expert, (int)i->n_expert_used);
+    if (i->causal) row(&t, "kind", "autoregressive: writes from left to right (recipe ar)");
     row(&t, "vocabulary", "%d", (int)i->n_vocab);
     row(&t, "context", "%d positions", (int)i->n_ctx);
     id_row(&t, am, "mask token", i->mask_id);

@@ -23,7 +23,7 @@ static int write_rows(const app_model *am, const options *o, const int32_t *ids,
     llada_session *s = NULL;
     llada_recipe r;
     llada_err err = {0};
-    llada_recipe_defaults(&r);
+    llada_recipe_for(&r, am->m);
     r.gen = 1;
     int rc = app_session_open(&s, am, &r, o, (int64_t)n);
     if (rc) return rc;

@@ -164,6 +164,17 @@ int32_t app_canvas_size(const options *o, const llada_recipe *r, int32_t *max_to
 int app_detokenize(const app_model *am, const int32_t *ids, size_t n, bool special, text *out)
 {
     llada_err err = {0};
+int app_recipe_fit(const options *o, const app_model *am, llada_recipe *r)
+{
+    llada_recipe own;
+    llada_recipe_for(&own, am->m);
+    if (am->info.causal && !o->quiet)
+        app_note("note: %s is an autoregressive model: it writes from left to right, one token a pass (recipe ar)",
+                 am->info.name);
+    if (opt_recipe_named(o) || !strcmp(own.name, r->name)) return EXIT_FINE;
+    return app_recipe(o, own.name, r);
+}
+
     size_t len = 0;
     if (llada_detokenize(am->m, ids, n, special, NULL, 0, &len, &err)) return app_fail(&err);
     char *buf = app_new(len + 1, 1);

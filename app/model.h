@@ -23,6 +23,10 @@ void app_session_close(llada_session **s);
 /* The recipe of the options (see opt_recipe), with notes on stderr; an exit code. */
 int app_recipe(const options *o, const char *spec, llada_recipe *r);
 
+/* The same, fitted to the model: when nobody chose a recipe, r becomes the model's own default.  Says so of models that are
+ * no diffusion models. */
+int app_recipe_fit(const options *o, const app_model *am, llada_recipe *r);
+
 /* ids -> bytes, appended. */
 int app_detokenize(const app_model *am, const int32_t *ids, size_t n, bool special, text *out);
 

@@ -574,9 +574,15 @@ int opt_recipe(const options *o, const char *spec, llada_recipe *r, char *err, s
     return base ? apply_spec(r, base, false, err, cap) : OPT_OK;
 }
 
+bool opt_recipe_named(const options *o)
+{
+    return last_recipe(o, false) || last_recipe(o, true) || speaks_llama_cpp(o);
+}
+
 const char *opt_recipe_note(const options *o, const llada_recipe *r)
 {
-    if (r->rule == LLADA_RULE_QUOTA && r->mbsd == LLADA_MBSD_OFF && !r->dppr) return NULL;
+    bool counts = r->rule == LLADA_RULE_QUOTA || r->rule == LLADA_RULE_DREAM;
+    if (counts && r->mbsd == LLADA_MBSD_OFF && !r->dppr) return NULL;
     for (size_t i = 0; i < o->n_sayings; i++)
         if (o->sayings[i].what == SAY_KEY && !o->sayings[i].from_env && !strcmp(o->sayings[i].key, "steps"))
             return "note: steps has no effect in this recipe; it belongs to the quota rule (--recipe vanilla)";

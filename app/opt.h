@@ -78,6 +78,8 @@ const char *opt_recipe_note(const options *o, const llada_recipe *r);
 
 /* The help of a sub-command (NULL: of the program) on standard output. */
 void opt_help(const opt_command *cmd);
+/* Whether a flag or a variable chose the recipe; if not, it is the model's to choose. */
+bool opt_recipe_named(const options *o);
 void opt_version(void);
 
 /* Reads a whole number in lo..hi; false leaves a sentence in err that names flag and text. */

@@ -67,13 +67,17 @@ int prompt_raw_ids(const app_model *am, const char *s, size_t len, bool special,
 {
     llada_err err = {0};
     /* a token holds at least one byte, but normalisation may lengthen the text: the second call knows */
-    size_t cap = len + 16;
-    *ids = app_new(cap, sizeof **ids);
-    if (llada_tokenize(am->m, s, len, special, *ids, cap, n, &err)) return app_fail(&err);
-    if (*n <= cap) return EXIT_FINE;
-    cap = *n;
-    *ids = app_grow(*ids, cap, sizeof **ids);
-    return llada_tokenize(am->m, s, len, special, *ids, cap, n, &err) ? app_fail(&err) : EXIT_FINE;
+    size_t cap = len + 16, bos = am->info.causal && am->info.bos_id >= 0; /* what autoregressive models begin with */
+    *ids = app_new(cap + bos, sizeof **ids);
+    if (llada_tokenize(am->m, s, len, special, *ids + bos, cap, n, &err)) return app_fail(&err);
+    if (*n > cap) {
+        cap = *n;
+        *ids = app_grow(*ids, cap + bos, sizeof **ids);
+        if (llada_tokenize(am->m, s, len, special, *ids + bos, cap, n, &err)) return app_fail(&err);
+    }
+    if (bos) (*ids)[0] = am->info.bos_id;
+    *n += bos;
+    return EXIT_FINE;
 }
 
 bool prompt_check(const options *o, const text *prompt)

@@ -100,6 +100,7 @@ int cmd_run(const options *o)
     if (!rc) rc = prompt_read(o, false, &none, &prompt);
     if (!rc && !none && !prompt_check(o, &prompt)) rc = EXIT_WRONG_USE;
     if (!rc) rc = app_model_open(&am, o, true);
+    if (!rc) rc = app_recipe_fit(o, &am, &r);
     if (!rc && none) {
         text_str(&prompt, prompt_default);
         if (!o->quiet) app_note("No prompt given (-p TEXT): using \"%s\"", prompt_default);

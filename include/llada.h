@@ -88,6 +88,9 @@ typedef struct {
     int32_t n_layer, n_embd, n_head, n_head_kv, n_ff, n_vocab, n_ctx; /* n_ctx: positions the model was trained for */
     int32_t mask_id, eos_id, eot_id, bos_id;                          /* -1 where the file names none */
     const char *warning; /* borrowed; one sentence about oddities of the file, or "" */
+    bool causal;         /* autoregressive: text is written from left to right (recipe ar); mask_id may be -1 */
+    bool shift_logits;   /* row i of llada_logits scores position i + 1 (also where causal) */
+    int32_t n_expert, n_expert_used; /* 0: no mixture of experts; else n_ff is the width of one */
 } llada_model_info;
 
 LLADA_API void llada_model_get_info(const llada_model *m, llada_model_info *out);
@@ -124,8 +127,11 @@ typedef enum {
     LLADA_RULE_MARGIN,
     LLADA_RULE_KLASS,
     LLADA_RULE_HIERARCHICAL,
-    LLADA_RULE_CREDIT
+    LLADA_RULE_CREDIT,
+    LLADA_RULE_DREAM, /* Dream's schedule over the whole canvas */
+    LLADA_RULE_AR     /* autoregressive models: the next token */
 } llada_rule;
+typedef enum { LLADA_ALG_ORIGIN, LLADA_ALG_MASKGIT_PLUS, LLADA_ALG_TOPK_MARGIN, LLADA_ALG_ENTROPY } llada_alg;
 typedef enum { LLADA_REMASK_CONFIDENCE, LLADA_REMASK_RANDOM } llada_remasking;
 typedef enum { LLADA_MBSD_OFF, LLADA_MBSD_HOLD, LLADA_MBSD_SHOW } llada_mbsd;
 typedef enum { LLADA_REFRESH_BLOCK, LLADA_REFRESH_NEVER, LLADA_REFRESH_EVERY } llada_refresh;
@@ -168,6 +174,12 @@ typedef struct {
     llada_launch launch;        /* a job's snapshot: right after the pass, or at the boundary, when others have merged */
     bool calm;                  /* tokens settle when a look changes nothing and nothing changed since its snapshot */
     double edit;                /* confidence an edit needs; 0: vis */
+    double trust;               /* at the end, visible tokens all of this confidence settle without another look */
+    double top_p;               /* with a temperature: draw among the best that hold this much probability; 1: off */
+    int32_t top_k;              /* with a temperature: draw among this many best; 0: off */
+    llada_alg alg;              /* dream rule: what the masks filled first are best in */
+    double alg_temp;            /* dream rule: masks are drawn, at this temperature; 0: the best */
+    double eps;                 /* dream rule: time at which the last step ends */
 } llada_recipe;
 
 typedef struct {
@@ -175,6 +187,8 @@ typedef struct {
 } llada_recipe_key;
 
 LLADA_API void llada_recipe_defaults(llada_recipe *r); /* the default recipe */
+/* The default for this model: `ar` for an autoregressive one (nothing else works there), Dream's own for Dream. */
+LLADA_API void llada_recipe_for(llada_recipe *r, const llada_model *m);
 LLADA_API llada_status llada_recipe_named(llada_recipe *r, const char *name, llada_err *err);
 LLADA_API const char *const *llada_recipe_names(size_t *n);
 /* Sets one key from text ("tau", "0.95").  Unknown keys and values out of range are refused by name. */
@@ -206,7 +220,8 @@ typedef struct {
 
 LLADA_API void llada_session_opts_defaults(llada_session_opts *o);
 
-/* Allocates everything generation needs; later calls allocate nothing.  The model must outlive the session. */
+/* Allocates everything generation needs; later calls allocate nothing.  The model must outlive the session.  r NULL: the
+ * model's default (llada_recipe_for). */
 LLADA_API llada_status llada_session_open(llada_session **out, const llada_model *m, const llada_recipe *r,
                                           const llada_session_opts *o, llada_err *err);
 LLADA_API void llada_session_close(llada_session **s); /* NULL-safe; clears *s */
@@ -292,11 +307,13 @@ LLADA_API llada_status llada_get_result(llada_session *s, llada_result *out, lla
 
 LLADA_API void llada_cancel(llada_session *s); /* from any thread: the running call returns within one pass */
 
-/* Scores of one forward pass over n tokens (all see each other), out: [n][n_vocab] float32. */
+/* Scores of one forward pass over n tokens (all see each other; in an autoregressive model only what is before), out:
+ * [n][n_vocab] float32, row by row as the network gives them: see llada_model_info.shift_logits. */
 LLADA_API llada_status llada_logits(llada_session *s, const int32_t *ids, int32_t n, float *out, llada_err *err);
 
 /* Monte-Carlo bound of log p(answer | prompt), natural log, as in LLaDA's evaluation: `samples` random maskings of the
- * answer, `cfg` guidance scale (0: off).  Source: "Large Language Diffusion Models", appendix B (arXiv 2502.09992). */
+ * answer, `cfg` guidance scale (0: off).  Source: "Large Language Diffusion Models", appendix B (arXiv 2502.09992).
+ * Of an autoregressive model: log p itself, in one pass. */
 LLADA_API llada_status llada_likelihood(llada_session *s, const int32_t *prompt, int32_t n_prompt, const int32_t *answer,
                                         int32_t n_answer, int32_t samples, double cfg, uint64_t seed, double *out,
                                         llada_err *err);

@@ -85,6 +85,8 @@ void llada_model_get_info(const llada_model *lm, llada_model_info *out)
         .n_params = m->n_params, .file_bytes = gguf_file_bytes(m->file), .n_layer = m->n_layer, .n_embd = m->n_embd,
         .n_head = m->n_head, .n_head_kv = m->n_head_kv, .n_ff = m->n_ff, .n_vocab = m->n_vocab, .n_ctx = m->n_ctx,
         .mask_id = m->mask, .eos_id = m->eos, .eot_id = m->eot, .bos_id = m->bos, .warning = m->warn,
+        .causal = m->arch->causal, .shift_logits = m->arch->shift_logits || m->arch->causal, .n_expert = m->n_expert,
+        .n_expert_used = m->n_expert_used,
     };
 }
 
@@ -121,6 +123,17 @@ void llada_session_opts_defaults(llada_session_opts *o)
     *o = (llada_session_opts){.size = sizeof *o, .cpu_mask = UINT64_MAX};
 }
 
+void llada_recipe_for(llada_recipe *r, const llada_model *lm)
+{
+    const model_arch *a = lm->m->arch;
+    if (a->causal)
+        llada_recipe_named(r, "ar", NULL);
+    else if (a == &arch_dream)
+        llada_recipe_named(r, "dream", NULL);
+    else
+        llada_recipe_defaults(r);
+}
+
 void llada_request_defaults(llada_request *q) { *q = (llada_request){.size = sizeof *q, .max_tokens = -1}; }
 
 llada_status llada_session_open(llada_session **out, const llada_model *lm, const llada_recipe *r,
@@ -134,7 +147,7 @@ llada_status llada_session_open(llada_session **out, const llada_model *lm, cons
         return llada_fail(err, LLADA_BAD_ARG, "the session options' size is %zu, not %zu", opts->size, sizeof o);
     if (opts) o = *opts;
     if (!r) {
-        llada_recipe_defaults(&def);
+        llada_recipe_for(&def, lm);
         r = &def;
     }
     llada_status st = recipe_check(r, err);

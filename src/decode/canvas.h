@@ -4,7 +4,8 @@
  *
  *   loop.c     begin, the step, ends, results        window.c  which rows a pass computes
  *   pass.c     puts rows together and runs them      commit.c  which results change the text
- *   revise.c   revision jobs: launch, run, merge     kv.c      which slot holds which position */
+ *   revise.c   revision jobs: launch, run, merge     kv.c      which slot holds which position
+ *   dream.c    Dream's schedule                      ar.c      autoregressive passes */
 #ifndef DECODE_CANVAS_H
 #define DECODE_CANVAS_H
 
@@ -23,27 +24,34 @@ typedef enum {
     POS_STABLE
 } pos_state;
 
+/* Rows in spare slots, seen by no other row: a mask at the position of a token; with shifted scores also the row before,
+ * which sees that mask in place of the token and scores it. */
+typedef enum { ROW_PLAIN, ROW_SHADOW, ROW_BEFORE } row_kind;
+
 /* Rows of one pass, being put together. */
 typedef struct {
     int n, n_want, cap;
     int32_t *pos, *token, *slot;
     uint8_t *group;   /* 0: dense; 1: a revision job riding along */
-    uint8_t *shadow;
-    int32_t *want;    /* row numbers */
-    score_ask *ask;   /* [n_want] */
-    score *out;       /* [n_want] */
+    uint8_t *kind;    /* row_kind */
+    int32_t *instead; /* ROW_BEFORE: its shadow row; else -1 */
+    int32_t *want;    /* row numbers; [n_want] this and the next three */
+    int32_t *scored;  /* the position that the row's scores are of: its own, or with shifted scores the next */
+    score_ask *ask;
+    score *out;
 } row_list;
 
-/* A revision job: `n` visible tokens, each with a token row (fresh K,V) and a shadow row (confidence, best token). */
+/* A revision job: `n` visible tokens, each with a token row (fresh K,V) and shadow rows (confidence, best token). */
 typedef struct {
     int due;          /* merged at the start of the first step whose number reaches this */
     int n;
     bool ran;
     int version;      /* of the canvas at launch */
     int32_t *pos, *token; /* [rev] as they stood at launch */
-    int32_t *slot;        /* [2 rev] token rows, then shadow rows; after the run only token rows' are held */
+    int32_t *before;      /* [rev] shifted scores: the tokens before them */
+    int32_t *slot;        /* [3 rev] token rows, then shadow rows; after the run only token rows' are held */
     int32_t *cols;        /* [ctx] the columns its rows see: the snapshot, with its own token rows in place */
-    score *out;           /* [rev] of the shadow rows */
+    score *out;           /* [rev] of the tokens looked behind */
 } job;
 
 enum { MAX_JOBS = RECIPE_MAX_LAG + 1 };
@@ -59,6 +67,8 @@ struct decoder {
     llada_recipe r;
     llada_exec exec;        /* what `auto` became */
     bool windowed;          /* recipe_windowed(&r) */
+    bool shift;             /* the scores of position i stand in row i-1 (position 0: in its own) */
+    int per_look;           /* shadow rows a look takes: 1, or 2 with shifted scores */
     int cap;                /* positions at most */
     int uncond_slot;        /* first slot of the unconditional pass's K,V (cfg) */
 
@@ -108,6 +118,8 @@ struct decoder {
     int since_refresh;
     bool need_refresh;
     bool full;              /* this pass computes the whole canvas */
+    int n_seen;             /* positions whose K,V rows of this pass see */
+    int dream_step, quota;  /* dream: steps of the schedule so far; positions that this pass commits */
     int n_checks;           /* shadow rows of drafts in this pass */
     int blocks_done;        /* BLOCK events given */
     int version;            /* of the canvas: grows with every change of a token */
@@ -140,9 +152,12 @@ llada_status rows_open(row_list *l, int cap, llada_err *err);
 void rows_free(row_list *l);
 void rows_clear(row_list *l);
 /* Adds a row; returns its number, or -1 when the list is full (a defect). */
-int rows_add(row_list *l, int32_t pos, int32_t token, int32_t slot, int group, bool shadow);
-/* Asks for the row's scores: of a shadow row without noise, as it judges a token that was chosen before. */
-score_ask *rows_want(row_list *l, int row);
+int rows_add(row_list *l, int32_t pos, int32_t token, int32_t slot, int group, row_kind kind);
+/* Adds the rows that look behind the token at pos (slots: d->per_look of them, or NULL) and asks for its scores, without
+ * noise, as they judge a token that was chosen before; `before`: the token before it.  NULL when the list is full. */
+score_ask *rows_look(const decoder *d, row_list *l, int32_t pos, int32_t before, const int32_t *slots, int group);
+/* Asks for the row's scores, which are of position pos. */
+score_ask *rows_want(row_list *l, int row, int32_t pos);
 llada_status pass_run(decoder *d, llada_err *err);      /* d->rows, with a riding job if there is one */
 llada_status pass_run_job(decoder *d, job *j, device_ctx *ctx, llada_err *err);
 
@@ -152,8 +167,19 @@ void schedule_scores(const decoder *d, const row_list *l, score *out);
 /* window.c: chooses the rows of the next pass into d->rows; sets block, full, n_checks. */
 llada_status window_plan(decoder *d, llada_err *err);
 
+/* Asks for the scores of the mask at pos from the row that has them (window.c). */
+void want_mask(decoder *d, int row, int pos);
+
 /* Lets the pass's scores change the text (commit.c). */
 llada_status commit_scores(decoder *d, llada_err *err);
+
+/* dream.c: how many masks the next step of Dream's schedule that fills any will fill; origin marks them in d->chosen. */
+void dream_plan(decoder *d);
+double dream_key(decoder *d, const score *s); /* what it ranks by */
+
+/* ar.c: the rows of an autoregressive pass; begin's check that the request is one of continuing a prompt. */
+void ar_plan(decoder *d);
+llada_status ar_check(const llada_request *q, llada_err *err);
 
 /* revise.c */
 /* A job on the least confident visible tokens; text_only: none behind the first end token written in its hole.

@@ -93,7 +93,7 @@ static double key_of(const decoder *d, const score *s)
 static cand make_cand(const decoder *d, int i)
 {
     const score *s = &d->rows.out[i];
-    cand c = {.pos = d->rows.pos[d->rows.want[i]], .token = s->token, .p = s->p, .key = key_of(d, s), .s = s};
+    cand c = {.pos = d->rows.scored[i], .token = s->token, .p = s->p, .key = key_of(d, s), .s = s};
     c.late = d->r.ban_eos_conf && model_is_end(d->m, s->token);
     if (c.late) c.key = 0;
     if (!d->windowed) return c;
@@ -120,7 +120,7 @@ static void commit_block(decoder *d, int n)
         int blocks = (d->n_gen + d->r.block - 1) / d->r.block;
         steps = d->r.steps / blocks > 1 ? d->r.steps / blocks : 1;
     }
-    int quota = rule_quota(d->block_masks, steps, d->block_step);
+    int quota = d->r.rule == LLADA_RULE_DREAM ? d->quota : rule_quota(d->block_masks, steps, d->block_step);
     int k = rule_pick(&d->r, commit_threshold(d), quota, d->cands, n, d->cand_mem, d->order, d->value, d->pick);
     if (d->windowed) sort_rising(d->pick, k);
     for (int i = 0; i < k; i++) commit(d, &d->cands[d->pick[i]]);
@@ -131,9 +131,9 @@ static void emit_pass(decoder *d)
     if (!d->on_event) return;
     int rows = 0, shadows = 0;
     for (int i = 0; i < d->rows.n; i++) {
-        if (d->rows.shadow[i])
+        if (d->rows.kind[i] == ROW_SHADOW)
             d->shadow_list_out[shadows++] = d->rows.pos[i] - d->n_prompt;
-        else
+        else if (d->rows.kind[i] == ROW_PLAIN)
             d->row_list_out[rows++] = d->rows.pos[i] - d->n_prompt;
     }
     llada_event ev = {.size = sizeof ev, .kind = LLADA_EV_PASS, .step = d->step, .token = -1, .rows = d->rows.n,
@@ -146,30 +146,31 @@ static void emit_pass(decoder *d)
 llada_status commit_scores(decoder *d, llada_err *err)
 {
     int b1 = canvas_block_end(d, d->block), n = 0;
-    bool may_end = d->full || !d->r.fresh_eos;
+    bool may_end = d->full || !d->r.fresh_eos || d->r.rule == LLADA_RULE_AR;
     bool withheld = false, random = d->r.rule == LLADA_RULE_QUOTA && d->r.remasking == LLADA_REMASK_RANDOM;
     emit_pass(d);
     for (int i = 0; i < d->rows.n_want; i++) {
         int row = d->rows.want[i];
-        if (d->rows.shadow[row]) check_draft(d, d->rows.pos[row], &d->rows.out[i]);
+        if (d->rows.kind[row]) check_draft(d, d->rows.scored[i], &d->rows.out[i]);
     }
     for (int i = 0; i < d->rows.n_want; i++) {
-        int row = d->rows.want[i], pos = d->rows.pos[row];
-        if (d->rows.shadow[row] || pos >= b1) continue;
+        int row = d->rows.want[i], pos = d->rows.scored[i];
+        if (d->rows.kind[row] || pos >= b1) continue;
         cand c = make_cand(d, i);
         if (!may_end && model_is_end(d->m, c.token)) {
             withheld = true;
             continue;
         }
         if (random) c.key = rng_unit(&d->random);
+        if (d->r.rule == LLADA_RULE_DREAM) c.key = c.late ? -INFINITY : dream_key(d, c.s);
         d->cand_mem[n] = &d->mem[pos];
         d->cands[n++] = c;
     }
     commit_block(d, n);
     if (n == 0 && withheld) d->need_refresh = true;
     for (int i = 0; i < d->rows.n_want && d->r.mbsd != LLADA_MBSD_OFF; i++) {
-        int row = d->rows.want[i], pos = d->rows.pos[row];
-        if (d->rows.shadow[row] || pos < b1) continue;
+        int row = d->rows.want[i], pos = d->rows.scored[i];
+        if (d->rows.kind[row] || pos < b1) continue;
         cand c = make_cand(d, i);
         if (may_end || !model_is_end(d->m, c.token)) draft(d, &c);
     }

@@ -18,7 +18,7 @@ static llada_status all_rows(decoder *d, const int32_t *ids, int n, llada_err *e
     if (d->side_job) task_wait(d->worker);
     d->side_job = NULL;
     rows_clear(&d->rows);
-    for (int i = 0; i < n; i++) rows_add(&d->rows, i, ids[i], i, 0, false);
+    for (int i = 0; i < n; i++) rows_add(&d->rows, i, ids[i], i, 0, ROW_PLAIN);
     return LLADA_OK;
 }
 
@@ -35,7 +35,7 @@ llada_status decoder_logits(decoder *d, const int32_t *ids, int n, float *out, l
 {
     llada_status st = all_rows(d, ids, n, err);
     if (st) return st;
-    for (int i = 0; i < n; i++) rows_want(&d->rows, i);
+    for (int i = 0; i < n; i++) rows_want(&d->rows, i, i);
     size_t head = (size_t)d->m->g.n_vocab_rows, width = (size_t)d->m->n_vocab;
     float *wide = head == width ? out : mem_array((size_t)n, head * sizeof *wide); /* padding rows are not handed out */
     if (!wide) return llada_fail(err, LLADA_NO_MEMORY, "no memory for the scores of %d rows", n);
@@ -83,15 +83,16 @@ static llada_status guided_scores(const measure *m, pass *p, llada_err *err)
     return LLADA_OK;
 }
 
-/* log p of each masked answer token of one masking, summed. */
+/* log p of each masked answer token of one masking, summed; of all answer tokens when the model is causal. */
 static llada_status masked_loss(const measure *m, double *sum, llada_err *err)
 {
     decoder *d = m->d;
     row_list *l = &d->rows;
     l->n_want = 0;
     for (int i = m->n_prompt; i < m->n; i++) {
-        if (l->token[i] != d->m->mask) continue;
-        score_ask *ask = rows_want(l, i);
+        if (!d->m->arch->causal && l->token[i] != d->m->mask) continue;
+        bool before = d->m->arch->causal || (d->shift && i > 0);
+        score_ask *ask = rows_want(l, before ? i - 1 : i, i);
         ask->probe[0] = m->answer[i - m->n_prompt];
         ask->n_probe = 1;
     }
@@ -103,7 +104,7 @@ static llada_status masked_loss(const measure *m, double *sum, llada_err *err)
     *sum = 0;
     for (int i = 0; i < l->n_want; i++)
         if (l->out[i].bad) return llada_fail(err, LLADA_NUMERIC, "the scores of answer token %d are NaN or infinite",
-                                             l->want[i] - m->n_prompt);
+                                             l->scored[i] - m->n_prompt);
     for (int i = 0; i < l->n_want; i++) *sum += log(fmax(l->out[i].probe_p[0], 1e-300));
     return LLADA_OK;
 }
@@ -169,4 +170,9 @@ llada_status decoder_likelihood(decoder *d, const int32_t *prompt, int n_prompt,
     mem_free(m.cond);
     mem_free(m.uncond);
     return st;
+    if (d->m->arch->causal) { /* exact, in one pass */
+        if (n_prompt < 1 || cfg > 0)
+            return llada_fail(err, LLADA_UNSUPPORTED, "an autoregressive model's likelihood needs a prompt, and no cfg");
+        return masked_loss(&m, out, err);
+    }
 }

@@ -40,6 +40,7 @@ static llada_status check_request(const decoder *d, const llada_request *q, int 
         return llada_fail(err, LLADA_TOO_LONG, "prompt %d + canvas %d = %lld positions, but the session has %d", q->n_prompt,
                           n_gen, (long long)q->n_prompt + n_gen, d->cap);
     llada_status st = check_ids(d, q->prompt, q->n_prompt, false, "prompt", err);
+    if (st == LLADA_OK && d->r.rule == LLADA_RULE_AR) return ar_check(q, err);
     if (st || !q->canvas) return st;
     return check_ids(d, q->canvas, n_gen, true, "canvas", err);
 }
@@ -104,7 +105,7 @@ llada_status decoder_begin(decoder *d, const llada_request *q, llada_err *err)
     kv_reset(&d->kv);
     d->first_job = d->n_jobs = 0;
     d->version = 0;
-    d->step = d->block_step = d->since_refresh = d->blocks_done = 0;
+    d->step = d->block_step = d->since_refresh = d->blocks_done = d->dream_step = 0;
     d->block = -1;
     d->need_refresh = d->stopped = false;
     d->res = (llada_result){.size = sizeof d->res};
@@ -125,15 +126,17 @@ static bool block_complete(const decoder *d, int pos)
     return true;
 }
 
-/* The hole at [lo, hi) needs nothing more: it has no masks, or its text has ended.  The window engine ends when every
- * position before a confirmed end token is written and confirmed. */
+/* The hole at [lo, hi) needs nothing more: it has no masks, or its text has ended.  Where text has no blocks (the window
+ * engine, Dream's rule, autoregression) that is when every position before a confirmed end token is written and
+ * confirmed. */
 static bool hole_done(const decoder *d, int lo, int hi)
 {
+    bool no_blocks = d->windowed || d->r.rule == LLADA_RULE_DREAM || d->r.rule == LLADA_RULE_AR;
     bool masks = false, clean = true; /* clean: neither a mask nor an unconfirmed draft so far */
     for (int i = lo; i < hi; i++) {
         bool written = d->state[i] >= POS_VISIBLE;
         if (d->r.early && written && model_is_end(d->m, d->token[i]) && !(d->windowed && d->draft[i]))
-            if (d->windowed ? clean : block_complete(d, i)) return true;
+            if (no_blocks ? clean : block_complete(d, i)) return true;
         if (!written || d->draft[i]) clean = false;
         masks |= !written;
     }
@@ -199,7 +202,10 @@ static llada_status dense_step(decoder *d, llada_err *err)
     bool at_boundary = d->r.launch == LLADA_LAUNCH_BOUNDARY;
     if (gguf_lost(d->m->file)) return llada_fail(err, LLADA_IO, "the model's file was cut short while it was in use");
     if (d->r.dppr && at_boundary && revise_launch(d, false) && (st = revise_start(d, true, err))) return st;
-    if ((st = window_plan(d, err))) return st;
+    if (d->r.rule == LLADA_RULE_AR)
+        ar_plan(d);
+    else if ((st = window_plan(d, err)))
+        return st;
     if ((st = pass_run(d, err))) return st;
     if ((st = revise_settle(d, true, err))) return st;
     d->step++;

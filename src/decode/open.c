@@ -18,8 +18,19 @@ static llada_status check_combination(const model *m, const llada_recipe *r, lla
         return llada_fail(err, LLADA_UNSUPPORTED, "cfg works with block recipes (mbsd off, dppr off) only");
     if (r->dppr && r->lag < 2 && (r->exec == LLADA_EXEC_ASYNC || r->exec == LLADA_EXEC_FUSED))
         return llada_fail(err, LLADA_BAD_ARG, "exec async and fused need a lag of 2 or more, not %d", r->lag);
-    if (m->arch->shift_logits)
-        return llada_fail(err, LLADA_UNSUPPORTED, "models with shifted scores can't be decoded yet");
+    bool ar = r->rule == LLADA_RULE_AR;
+    if (m->arch->causal && !ar)
+        return llada_fail(err, LLADA_UNSUPPORTED,
+                          "%s models are autoregressive: they write one token after the other (recipe ar), and can't be "
+                          "decoded with recipe %s",
+                          m->arch->name, r->name[0] ? r->name : "without a name");
+    if (!m->arch->causal && ar)
+        return llada_fail(err, LLADA_UNSUPPORTED, "rule ar is for autoregressive models, %s is a diffusion model",
+                          m->arch->name);
+    if ((ar || r->rule == LLADA_RULE_DREAM) && recipe_windowed(r))
+        return llada_fail(err, LLADA_UNSUPPORTED, "rule %s has no blocks: it works with mbsd off and dppr off only",
+                          ar ? "ar" : "dream");
+    if (ar && r->cfg > 0) return llada_fail(err, LLADA_UNSUPPORTED, "rule ar works without cfg only");
     return LLADA_OK;
 }
 
@@ -39,18 +50,21 @@ static llada_status check_latency(const decoder_limits *lim, llada_err *err)
 /* End tokens and the mask are never chosen where the settings say so; ids stay ascending. */
 static void fill_bans(decoder *d)
 {
+    static const score_rank rank[] = {[LLADA_ALG_MASKGIT_PLUS] = RANK_P, [LLADA_ALG_TOPK_MARGIN] = RANK_MARGIN,
+                                      [LLADA_ALG_ENTROPY] = RANK_ENTROPY, [LLADA_ALG_ORIGIN] = RANK_NONE};
     int n = 0;
-    d->ban[n++] = d->m->mask;
+    if (d->m->mask >= 0) d->ban[n++] = d->m->mask;
     if (d->r.ban_eos && d->m->eos >= 0) {
         d->ban[n++] = d->m->eos;
-        if (d->ban[0] > d->ban[1]) {
+        if (n == 2 && d->ban[0] > d->ban[1]) {
             int32_t t = d->ban[0];
             d->ban[0] = d->ban[1];
             d->ban[1] = t;
         }
     }
-    d->how = (score_how){.ban = d->ban, .n_ban = n, .n_vocab = d->m->n_vocab, .temp = d->r.temp, .top_p = 1,
-                         .want_top = rule_wants_top(&d->r)};
+    d->how = (score_how){.ban = d->ban, .n_ban = n, .n_vocab = d->m->n_vocab, .temp = d->r.temp, .top_p = d->r.top_p,
+                         .top_k = d->r.top_k, .want_top = rule_wants_top(&d->r),
+                         .rank = d->r.rule == LLADA_RULE_DREAM ? rank[d->r.alg] : RANK_NONE};
 }
 
 /* Array of n elements for *p; 0 on success so that a chain of them reads as one condition. */
@@ -72,8 +86,8 @@ static bool alloc_jobs(decoder *d)
     if (!d->r.dppr) return true;
     for (int i = 0; i < MAX_JOBS; i++) {
         job *j = &d->jobs[i];
-        if (NEW(j->pos, d->r.rev) || NEW(j->token, d->r.rev) || NEW(j->slot, 2 * d->r.rev)) return false;
-        if (NEW(j->cols, d->cap) || NEW(j->out, d->r.rev)) return false;
+        if (NEW(j->pos, d->r.rev) || NEW(j->token, d->r.rev) || NEW(j->slot, 3 * d->r.rev)) return false;
+        if (NEW(j->before, d->r.rev) || NEW(j->cols, d->cap) || NEW(j->out, d->r.rev)) return false;
     }
     return true;
 }
@@ -82,8 +96,8 @@ static bool alloc_jobs(decoder *d)
  * shadow rows while they run); copies of all positions while a snapshot is pinned; and guidance's own. */
 static int count_slots(const decoder *d, int checks)
 {
-    int64_t n = d->cap + checks;
-    if (d->r.dppr) n += (int64_t)d->r.rev * (d->r.lag + 2);
+    int64_t n = d->cap + (int64_t)checks;
+    if (d->r.dppr) n += (int64_t)d->r.rev * (d->r.lag + 1 + d->per_look);
     if (d->exec != LLADA_EXEC_SERIAL) n += d->cap;
     if (d->r.cfg > 0) n += d->cap;
     return n < INT32_MAX ? (int)n : 0;
@@ -91,8 +105,9 @@ static int count_slots(const decoder *d, int checks)
 
 static llada_status open_device(decoder *d, device_weights *w, const decoder_limits *lim, llada_err *err)
 {
-    int checks = d->r.mbsd != LLADA_MBSD_OFF && d->r.verify ? d->cap : 0;
-    int rows = d->cap + checks + (d->exec == LLADA_EXEC_FUSED ? 2 * d->r.rev : 0);
+    int checks = d->r.mbsd != LLADA_MBSD_OFF && d->r.verify ? d->cap * d->per_look : 0;
+    int job_rows = d->r.dppr ? (1 + d->per_look) * d->r.rev : 0, dense = d->cap + checks;
+    int rows = d->exec == LLADA_EXEC_FUSED ? dense + job_rows : dense > job_rows ? dense : job_rows;
     int slots = count_slots(d, checks);
     if (slots == 0) return llada_fail(err, LLADA_BAD_ARG, "a context of %d positions is too long", d->cap);
     int threads = lim->threads > 0 ? lim->threads : os_cores() < 16 ? os_cores() : 16;
@@ -105,9 +120,9 @@ static llada_status open_device(decoder *d, device_weights *w, const decoder_lim
     if ((st = rows_open(&d->rows, rows, err))) return st;
     if ((st = d->dev->open(&d->ctx, w, &dl, err))) return st;
     if (!d->r.dppr) return LLADA_OK;
-    if ((st = rows_open(&d->job_rows, 2 * d->r.rev, err))) return st;
+    if ((st = rows_open(&d->job_rows, job_rows, err))) return st;
     if (d->exec != LLADA_EXEC_ASYNC) return LLADA_OK;
-    dl.max_rows = dl.max_want = 2 * d->r.rev;
+    dl.max_rows = dl.max_want = job_rows;
     dl.threads = aside;
     dl.kv_of = d->ctx;
     if ((st = d->dev->open(&d->side, w, &dl, err))) return st;
@@ -144,6 +159,9 @@ llada_status decoder_open(decoder **out, const model *m, const device *dev, devi
     if (d->r.rev > d->cap) d->r.rev = d->cap;
     d->exec = choose_exec(&d->r);
     d->windowed = recipe_windowed(&d->r);
+    d->shift = m->arch->shift_logits;
+    d->per_look = d->shift ? 2 : 1;
+    if (d->r.rule == LLADA_RULE_DREAM) d->r.block = RECIPE_MAX_GEN; /* the canvas is one block */
     atomic_init(&d->cancelled, false);
     if (!alloc_positions(d) || !alloc_jobs(d) || !alloc_guidance(d)) {
         st = llada_fail(err, LLADA_NO_MEMORY, "no memory for a session of %d positions", d->cap);
@@ -168,7 +186,7 @@ void decoder_close(decoder **dp)
     if (d->ctx) d->dev->close(&d->ctx);
     for (int i = 0; i < MAX_JOBS; i++) {
         job *j = &d->jobs[i];
-        void *of_job[] = {j->pos, j->token, j->slot, j->cols, j->out};
+        void *of_job[] = {j->pos, j->token, j->before, j->slot, j->cols, j->out};
         for (size_t k = 0; k < sizeof of_job / sizeof *of_job; k++) mem_free(of_job[k]);
     }
     rows_free(&d->rows);

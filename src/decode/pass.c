@@ -13,11 +13,14 @@ llada_status rows_open(row_list *l, int cap, llada_err *err)
     l->token = mem_array(n, sizeof *l->token);
     l->slot = mem_array(n, sizeof *l->slot);
     l->group = mem_array(n, sizeof *l->group);
-    l->shadow = mem_array(n, sizeof *l->shadow);
+    l->kind = mem_array(n, sizeof *l->kind);
+    l->instead = mem_array(n, sizeof *l->instead);
     l->want = mem_array(n, sizeof *l->want);
+    l->scored = mem_array(n, sizeof *l->scored);
     l->ask = mem_array(n, sizeof *l->ask);
     l->out = mem_array(n, sizeof *l->out);
-    if (l->pos && l->token && l->slot && l->group && l->shadow && l->want && l->ask && l->out) return LLADA_OK;
+    if (l->pos && l->token && l->slot && l->group && l->kind && l->instead && l->want && l->scored && l->ask && l->out)
+        return LLADA_OK;
     rows_free(l);
     return llada_fail(err, LLADA_NO_MEMORY, "no memory for passes of %d rows", cap);
 }
@@ -28,8 +31,10 @@ void rows_free(row_list *l)
     mem_free(l->token);
     mem_free(l->slot);
     mem_free(l->group);
-    mem_free(l->shadow);
+    mem_free(l->kind);
+    mem_free(l->instead);
     mem_free(l->want);
+    mem_free(l->scored);
     mem_free(l->ask);
     mem_free(l->out);
     *l = (row_list){0};
@@ -37,7 +42,7 @@ void rows_free(row_list *l)
 
 void rows_clear(row_list *l) { l->n = l->n_want = 0; }
 
-int rows_add(row_list *l, int32_t pos, int32_t token, int32_t slot, int group, bool shadow)
+int rows_add(row_list *l, int32_t pos, int32_t token, int32_t slot, int group, row_kind kind)
 {
     if (l->n == l->cap) return -1;
     int i = l->n++;
@@ -45,31 +50,44 @@ int rows_add(row_list *l, int32_t pos, int32_t token, int32_t slot, int group, b
     l->token[i] = token;
     l->slot[i] = slot;
     l->group[i] = (uint8_t)group;
-    l->shadow[i] = shadow;
+    l->kind[i] = (uint8_t)kind;
+    l->instead[i] = -1;
     return i;
 }
 
-score_ask *rows_want(row_list *l, int row)
+score_ask *rows_want(row_list *l, int row, int32_t pos)
 {
     int i = l->n_want++;
     l->want[i] = row;
-    l->ask[i] = (score_ask){.plain = l->shadow[row]};
+    l->scored[i] = pos;
+    l->ask[i] = (score_ask){.plain = l->kind[row] != ROW_PLAIN};
     return &l->ask[i];
+}
+
+score_ask *rows_look(const decoder *d, row_list *l, int32_t pos, int32_t before, const int32_t *slots, int group)
+{
+    int row = rows_add(l, pos, d->m->mask, slots ? slots[0] : -1, group, ROW_SHADOW), mask = row;
+    if (row >= 0 && d->shift && pos > 0) {
+        row = rows_add(l, pos - 1, before, slots ? slots[1] : -1, group, ROW_BEFORE);
+        if (row >= 0) l->instead[row] = mask;
+    }
+    return row < 0 ? NULL : rows_want(l, row, pos);
 }
 
 static pass as_pass(const decoder *d, const row_list *l)
 {
-    return (pass){.n = l->n, .pos = l->pos, .token = l->token, .slot = l->slot, .group = l->group, .n_want = l->n_want,
-                  .want = l->want, .how = &d->how, .ask = l->ask, .out = l->out};
+    return (pass){.n = l->n, .pos = l->pos, .token = l->token, .slot = l->slot, .group = l->group,
+                  .instead = d->shift ? l->instead : NULL, .n_want = l->n_want, .want = l->want, .how = &d->how, .ask = l->ask,
+                  .out = l->out};
 }
 
 /* A job's token rows, then its shadow rows, of which the scores are wanted. */
 static void add_job(decoder *d, row_list *l, const job *j, int group)
 {
-    for (int i = 0; i < j->n; i++) rows_add(l, j->pos[i], j->token[i], j->slot[i], group, false);
+    for (int i = 0; i < j->n; i++) rows_add(l, j->pos[i], j->token[i], j->slot[i], group, ROW_PLAIN);
     for (int i = 0; i < j->n; i++) {
-        int row = rows_add(l, j->pos[i], d->m->mask, j->slot[j->n + i], group, true);
-        score_ask *ask = rows_want(l, row);
+        const int32_t *slots = j->slot + j->n + i * d->per_look;
+        score_ask *ask = rows_look(d, l, j->pos[i], j->before[i], slots, group);
         ask->probe[0] = j->token[i];
         ask->n_probe = 1;
     }
@@ -80,7 +98,7 @@ static llada_status give_slots(decoder *d, llada_err *err)
 {
     row_list *l = &d->rows;
     for (int i = 0; i < l->n; i++) {
-        l->slot[i] = l->shadow[i] ? kv_take(&d->kv) : kv_write(&d->kv, l->pos[i]);
+        l->slot[i] = l->kind[i] ? kv_take(&d->kv) : kv_write(&d->kv, l->pos[i]);
         if (l->slot[i] < 0) return llada_fail(err, LLADA_NO_MEMORY, "the K,V store of %d slots is full", d->kv.slots);
     }
     return LLADA_OK;
@@ -97,7 +115,7 @@ static llada_status run_on(const decoder *d, device_ctx *ctx, const pass *p, con
     for (int i = 0; p->out && i < p->n_want; i++)
         if (p->out[i].bad)
             return llada_fail(err, LLADA_NUMERIC, "pass %d: the scores of position %d are NaN, infinite or all banned",
-                              d->step + 1, p->pos[p->want[i]] - d->n_prompt);
+                              d->step + 1, l->scored[i] - d->n_prompt);
     return LLADA_OK;
 }
 
@@ -143,7 +161,7 @@ llada_status pass_run(decoder *d, llada_err *err)
     job *riding = d->exec == LLADA_EXEC_FUSED ? revise_waiting(d) : NULL;
     if (riding) add_job(d, l, riding, 1);
     pass p = as_pass(d, l);
-    p.cols[0] = (pass_cols){.slot = d->kv.current, .pos = d->all_pos, .n = d->n_all};
+    p.cols[0] = (pass_cols){.slot = d->kv.current, .pos = d->all_pos, .n = d->n_seen};
     if (riding) p.cols[1] = (pass_cols){.slot = riding->cols, .pos = d->all_pos, .n = d->n_all};
     st = d->r.cfg > 0 ? run_guided(d, &p, err) : run_on(d, d->ctx, &p, l, err);
     if (st) return st;
@@ -152,7 +170,7 @@ llada_status pass_run(decoder *d, llada_err *err)
     d->res.full += d->full;
     d->res.rows += dense;
     for (int i = 0; i < dense; i++) {
-        if (l->shadow[i])
+        if (l->kind[i])
             kv_give(&d->kv, l->slot[i]);
         else
             d->fresh[l->pos[i]] = d->state[l->pos[i]] != POS_INVISIBLE;

@@ -24,7 +24,10 @@ static const word_value rule_words[] = {{"quota", LLADA_RULE_QUOTA},       {"thr
                                         {"factor", LLADA_RULE_FACTOR},     {"entropy", LLADA_RULE_ENTROPY},
                                         {"margin", LLADA_RULE_MARGIN},     {"klass", LLADA_RULE_KLASS},
                                         {"hierarchical", LLADA_RULE_HIERARCHICAL}, {"credit", LLADA_RULE_CREDIT},
+                                        {"dream", LLADA_RULE_DREAM},       {"ar", LLADA_RULE_AR},
                                         {NULL, 0}};
+static const word_value alg_words[] = {{"origin", LLADA_ALG_ORIGIN}, {"maskgit_plus", LLADA_ALG_MASKGIT_PLUS},
+                                       {"topk_margin", LLADA_ALG_TOPK_MARGIN}, {"entropy", LLADA_ALG_ENTROPY}, {NULL, 0}};
 static const word_value remasking_words[] = {{"low_confidence", LLADA_REMASK_CONFIDENCE}, {"random", LLADA_REMASK_RANDOM},
                                              {NULL, 0}};
 static const word_value mbsd_words[] = {{"off", LLADA_MBSD_OFF}, {"hold", LLADA_MBSD_HOLD}, {"show", LLADA_MBSD_SHOW},
@@ -42,10 +45,10 @@ static const word_value bool_words[] = {{"false", 0}, {"true", 1}, {"off", 0}, {
 #define KEYS(INT, REAL, FLAG, WORD)                                                                                       \
     INT(gen, 0, RECIPE_MAX_GEN, "0..65536", "canvas length in tokens; 0: as many as max_tokens")                          \
     INT(block, 1, RECIPE_MAX_GEN, "1..65536", "positions per block; the last may be shorter")                             \
-    INT(steps, 0, RECIPE_MAX_GEN, "0..65536", "quota rule: steps over the whole canvas; 0: one token a step")             \
+    INT(steps, 0, RECIPE_MAX_GEN, "0..65536", "quota and dream rules: steps over the whole canvas; 0: one token a step")  \
     WORD(cache, cache_words, "none, prefix, dual", "which K,V a pass reuses")                                             \
-    WORD(rule, rule_words, "quota, threshold, factor, entropy, margin, klass, hierarchical, credit",                      \
-         "which masks of the block are committed")                                                                        \
+    WORD(rule, rule_words, "quota, threshold, factor, entropy, margin, klass, hierarchical, credit, dream, ar",           \
+         "which masks of the block are committed; dream: of the canvas; ar: the next token, of autoregressive models")    \
     REAL(tau, 0, 2, "0..2", "confidence threshold (threshold, klass and credit rules)")                                   \
     REAL(factor, 0, 1e6, "0..1e6", "factor rule: largest n with (n+1)(1-c_n) < factor")                                   \
     REAL(gamma, 0, 1e6, "0..1e6", "entropy rule: bound in nats")                                                          \
@@ -81,7 +84,13 @@ static const word_value bool_words[] = {{"false", 0}, {"true", 1}, {"off", 0}, {
     WORD(exec, exec_words, "auto, serial, async, fused", "how revision jobs run; the text is the same")                   \
     WORD(launch, launch_words, "pass, boundary", "revision: when a job's snapshot is taken")                              \
     FLAG(calm, "true, false", "revision: settle when a look changes nothing and nothing changed meanwhile")               \
-    REAL(edit, 0, 2, "0..2", "revision: confidence an edit needs; 0: vis")
+    REAL(edit, 0, 2, "0..2", "revision: confidence an edit needs; 0: vis")                                  \
+    REAL(trust, 0, 2, "0..2", "revision: at the end, no further look when all visible tokens are this confident")         \
+    REAL(top_p, 0, 1, "0..1", "with a temperature: draw among the best that hold this much probability; 1: off")          \
+    INT(top_k, 0, 1 << 24, "0..16777216", "with a temperature: draw among this many best; 0: off")                        \
+    WORD(alg, alg_words, "origin, maskgit_plus, topk_margin, entropy", "dream rule: what the masks filled first are best in") \
+    REAL(alg_temp, 0, 100, "0..100", "dream rule: masks are drawn, at this temperature; 0: the best")                     \
+    REAL(eps, 0, 0.5, "0..0.5", "dream rule: time at which the last step ends")
 
 typedef struct {
     key_kind kind;
@@ -117,6 +126,8 @@ static const named_recipe recipes[] = {
     {"dual", {"cache", "dual", "rule", "quota", NULL}},
     {"parallel", {NULL}},
     {"speculate", {"mbsd", "show", "tau", "0.99", "tau_draft", "0.99", NULL}},
+    {"dream", {"cache", "none", "rule", "dream", NULL}},
+    {"ar", {"rule", "ar", NULL}},
     {"llada-v1", {"mbsd", "show", "dppr", "on", "tau_draft", "0.99", "vis", "0.9", "stable", "0.999", "remask", "0.9",
                   "n_stable", "3", "rev", "64", "rmax", "6", NULL}},
 };
@@ -126,7 +137,7 @@ enum { N_RECIPES = sizeof recipes / sizeof recipes[0] };
 #define RECIPE_DEFAULT "llada"
 
 static const char *const recipe_names[N_RECIPES] = {"llada", "vanilla", "prefix", "dual", "parallel", "speculate",
-                                                    "llada-v1"};
+                                                    "dream", "ar", "llada-v1"};
 
 static void base_recipe(llada_recipe *r)
 {
@@ -135,7 +146,8 @@ static void base_recipe(llada_recipe *r)
         .tau = 0.9, .factor = 1.0, .gamma = 0.1, .margin = 0.8, .kappa = 0.01, .low = 0.6, .high = 0.9, .credit = 0.7,
         .remasking = LLADA_REMASK_CONFIDENCE, .early = true, .mbsd = LLADA_MBSD_OFF, .trigger = 8, .look = 32,
         .bucket = 32, .tau_draft = 0.9, .verify = true, .vis = 0.7, .stable = 0.9, .remask = 0.3, .n_stable = 1,
-        .rev = 8, .rmax = 2, .lag = 1, .refresh = LLADA_REFRESH_BLOCK, .refresh_n = 16, .exec = LLADA_EXEC_AUTO,
+        .rev = 8, .rmax = 2, .trust = 2, .lag = 1, .refresh = LLADA_REFRESH_BLOCK, .refresh_n = 16, .exec = LLADA_EXEC_AUTO,
+        .top_p = 1, .alg = LLADA_ALG_ENTROPY, .eps = 1e-3,
     };
 }
 

@@ -38,11 +38,17 @@ static int choose(decoder *d, job *j, bool text_only)
     return n;
 }
 
+/* At the end of the text: everything still visible is confident enough to settle as it is. */
+static bool trusted(const decoder *d, const job *j)
+{
+    return d->conf[j->pos[0]] >= d->r.trust; /* the least confident comes first */
+}
+
 bool revise_launch(decoder *d, bool text_only)
 {
     job *j = job_at(d, d->n_jobs);
     j->n = choose(d, j, text_only);
-    if (j->n == 0) return false;
+    if (j->n == 0 || (text_only && trusted(d, j))) return false;
     d->n_jobs++;
     j->ran = false;
     j->version = d->version;
@@ -51,14 +57,15 @@ bool revise_launch(decoder *d, bool text_only)
     for (int i = 0; i < j->n; i++) {
         int pos = j->pos[i];
         j->token[i] = d->token[pos];
+        j->before[i] = pos > 0 ? d->token[pos - 1] : d->m->mask;
         d->busy[pos] = true;
         j->slot[i] = kv_take(&d->kv);
         j->cols[pos] = j->slot[i];
     }
-    for (int i = 0; i < j->n; i++) j->slot[j->n + i] = kv_take(&d->kv);
+    for (int i = 0; i < d->per_look * j->n; i++) j->slot[j->n + i] = kv_take(&d->kv);
     kv_pin(&d->kv, j->cols, d->n_all);
     d->res.jobs++;
-    d->res.rev_rows += 2 * j->n;
+    d->res.rev_rows += (1 + d->per_look) * j->n;
     return true;
 }
 
@@ -73,7 +80,7 @@ void revise_ran(decoder *d, job *j, bool beside)
 {
     j->ran = true;
     kv_unpin(&d->kv, j->cols, d->n_all);
-    for (int i = 0; i < j->n; i++) kv_give(&d->kv, j->slot[j->n + i]);
+    for (int i = 0; i < d->per_look * j->n; i++) kv_give(&d->kv, j->slot[j->n + i]);
     if (!beside) d->res.sweeps++;
 }
 

@@ -168,7 +168,9 @@ int rule_pick(const llada_recipe *r, double threshold, int quota, const cand *c,
     picking p = {r, c, n, order, value, pick};
     int k = 0;
     switch (r->rule) {
-    case LLADA_RULE_QUOTA: k = take_first(&p, quota); break;
+    case LLADA_RULE_QUOTA:
+    case LLADA_RULE_DREAM: k = take_first(&p, quota); break;
+    case LLADA_RULE_AR: k = take_first(&p, 1); break;
     case LLADA_RULE_FACTOR: k = pick_factor(&p); break;
     case LLADA_RULE_ENTROPY: k = pick_entropy(&p); break;
     case LLADA_RULE_MARGIN: k = pick_threshold(&p, r->margin); break;

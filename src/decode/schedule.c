@@ -40,8 +40,8 @@ void schedule_scores(const decoder *d, const row_list *l, score *out)
 {
     int at = d->step < d->n_schedule ? d->step : d->n_schedule - 1, left = d->schedule[at];
     for (int i = 0; i < l->n_want; i++) {
-        int row = l->want[i], pos = l->pos[row];
-        if (l->shadow[row]) {
+        int row = l->want[i], pos = l->scored[i];
+        if (l->kind[row]) {
             judge(&out[i], d->token[pos], 1);
             continue;
         }

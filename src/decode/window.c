@@ -53,7 +53,7 @@ static bool wants_refresh(const decoder *d, bool new_block)
 
 static void add_rows(decoder *d, int lo, int hi)
 {
-    for (int i = lo; i < hi; i++) rows_add(&d->rows, i, d->token[i], -1, 0, false);
+    for (int i = lo; i < hi; i++) rows_add(&d->rows, i, d->token[i], -1, 0, ROW_PLAIN);
 }
 
 /* Milliseconds of a pass of n rows, between the measured points on a line, past the last one in proportion. */
@@ -79,26 +79,41 @@ static int room(const decoder *d, int n)
     return more < d->r.look ? more : d->r.look;
 }
 
-/* The masks a window pass scores beyond the current block end, marked in d->chosen; and all masks of the block. */
-static void choose_window(decoder *d, int b0, int b1, int n_checks)
+/* Marks a row for this pass; returns how many that adds. */
+static int choose_row(decoder *d, int i)
 {
-    int in_block = 0, settle = 0, n = 0;
+    int n = !d->chosen[i];
+    d->chosen[i] = true;
+    return n;
+}
+
+/* A mask that is to be scored, and where scores are shifted the row before it. */
+static int choose_mask(decoder *d, int i)
+{
+    int n = choose_row(d, i);
+    return d->shift && i > 0 ? n + choose_row(d, i - 1) : n;
+}
+
+/* The masks a window pass scores beyond the current block end, marked in d->chosen; and all masks of the block.  looks:
+ * shadow rows that come on top. */
+static void choose_window(decoder *d, int b0, int b1, int looks)
+{
+    int in_block = 0, n = looks;
     for (int i = b0; i < b1; i++)
-        if (open_mask(d, i)) d->chosen[i] = true, in_block++;
-    n = in_block;
+        if (open_mask(d, i)) n += choose_mask(d, i), in_block++;
     for (int i = d->n_prompt; i < d->n_all; i++) {
         bool stale = d->state[i] >= POS_VISIBLE && !d->fresh[i];
-        if (stale) d->chosen[i] = true, settle++;
+        if (stale) n += choose_row(d, i);
     }
     if (d->r.mbsd == LLADA_MBSD_OFF) return;
     int left = in_block ? first_mask(d, b0, b1) : b0;
     int slide = left + d->r.block; /* continuous sliding: a window of one block from the first mask on */
     for (int i = b1; i < d->n_all && i < slide; i++)
-        if (open_mask(d, i)) d->chosen[i] = true, n++;
+        if (open_mask(d, i)) n += choose_mask(d, i);
     if (in_block >= d->r.trigger) return;
-    int more = room(d, n + settle + n_checks); /* adaptive lookahead */
+    int more = room(d, n); /* adaptive lookahead */
     for (int i = b1 > slide ? b1 : slide; i < d->n_all && more > 0; i++)
-        if (open_mask(d, i)) d->chosen[i] = true, more--;
+        if (open_mask(d, i)) more -= choose_mask(d, i);
 }
 
 static void plan_rows(decoder *d, int b0, int b1)
@@ -107,23 +122,32 @@ static void plan_rows(decoder *d, int b0, int b1)
         add_rows(d, 0, d->n_all);
     } else if (d->windowed) {
         for (int i = 0; i < d->n_all; i++)
-            if (d->chosen[i]) rows_add(&d->rows, i, d->token[i], -1, 0, false);
+            if (d->chosen[i]) rows_add(&d->rows, i, d->token[i], -1, 0, ROW_PLAIN);
     } else {
-        int lo = b0 - d->r.vicinity, hi = d->r.cache == LLADA_CACHE_PREFIX ? d->n_all : b1 + d->r.vicinity;
+        int lo = b0 - d->shift - d->r.vicinity, hi = d->r.cache == LLADA_CACHE_PREFIX ? d->n_all : b1 + d->r.vicinity;
         add_rows(d, lo > 0 ? lo : 0, hi < d->n_all ? hi : d->n_all);
     }
 }
 
-/* Asks for the scores of a mask's row; what rules and options will need of them is probed here. */
-static void want_mask(decoder *d, int row, int pos)
+/* What rules and options will need of the scores is probed here. */
+void want_mask(decoder *d, int row, int pos)
 {
-    score_ask *ask = rows_want(&d->rows, row);
+    score_ask *ask = rows_want(&d->rows, row, pos);
     if (d->r.temp > 0) ask->seed = rng_next(&d->random);
     const rule_memory *m = &d->mem[pos];
     if (d->r.rule == LLADA_RULE_KLASS)
         for (int j = 0; j < SCORE_TOP && m->top[0] >= 0 && m->top[j] >= 0; j++) ask->probe[ask->n_probe++] = m->top[j];
     if (d->r.ban_eos_conf && d->r.rule != LLADA_RULE_KLASS)
         for (int j = 0; j < d->m->n_ends; j++) ask->probe[ask->n_probe++] = d->m->ends[j];
+}
+
+/* The row that has the scores of row i's position: itself, or where scores are shifted the one before; -1: not in this
+ * pass. */
+static int scoring_row(const decoder *d, int i)
+{
+    const int32_t *pos = d->rows.pos;
+    if (!d->shift || pos[i] == 0) return i;
+    return i > 0 && pos[i - 1] == pos[i] - 1 ? i - 1 : -1;
 }
 
 llada_status window_plan(decoder *d, llada_err *err)
@@ -142,9 +166,11 @@ llada_status window_plan(decoder *d, llada_err *err)
     d->block = block;
 
     d->n_checks = 0;
+    d->n_seen = d->n_all;
     for (int i = d->n_prompt; i < b1; i++) d->n_checks += d->draft[i] && !d->closed[i];
     for (int i = 0; i < d->n_all; i++) d->chosen[i] = false;
-    if (d->windowed && !d->full) choose_window(d, b0, b1, d->n_checks);
+    if (d->windowed && !d->full) choose_window(d, b0, b1, d->n_checks * d->per_look);
+    if (d->r.rule == LLADA_RULE_DREAM) dream_plan(d);
     for (int i = b0 - d->r.vicinity; i < b1 + d->r.vicinity; i++) /* with vicinity 0: the block, chosen or not a mask */
         if (d->r.vicinity && i >= 0 && i < d->n_all) d->chosen[i] = true;
     rows_clear(&d->rows);
@@ -154,16 +180,18 @@ llada_status window_plan(decoder *d, llada_err *err)
     int left = first_mask(d, b0, b1), reach = b1;
     if (!d->full && d->r.mbsd != LLADA_MBSD_OFF) reach = d->n_all;
     if (d->full && d->r.mbsd != LLADA_MBSD_OFF && left < b1 && left + d->r.block > b1) reach = left + d->r.block;
+    bool some = d->r.rule == LLADA_RULE_DREAM && d->r.alg == LLADA_ALG_ORIGIN; /* only the chosen masks */
     int dense = d->rows.n;
     for (int i = 0; i < dense; i++) {
         int pos = d->rows.pos[i];
-        if (pos >= (d->windowed ? 0 : b0) && pos < reach && open_mask(d, pos)) want_mask(d, i, pos);
+        if (pos < (d->windowed ? 0 : b0) || pos >= reach || !open_mask(d, pos) || (some && !d->chosen[pos])) continue;
+        int row = scoring_row(d, i);
+        if (row >= 0) want_mask(d, row, pos);
     }
     for (int i = d->n_prompt; i < b1; i++) {
         if (!d->draft[i] || d->closed[i]) continue;
-        int row = rows_add(&d->rows, i, d->m->mask, -1, 0, true);
-        if (row < 0) return llada_fail(err, LLADA_NO_MEMORY, "more rows than the %d planned for", d->rows.cap);
-        rows_want(&d->rows, row);
+        if (!rows_look(d, &d->rows, i, i > 0 ? d->token[i - 1] : d->m->mask, NULL, 0))
+            return llada_fail(err, LLADA_NO_MEMORY, "more rows than the %d planned for", d->rows.cap);
     }
     return LLADA_OK;
 }

@@ -152,7 +152,8 @@ typedef struct {
     int count[BINS];
 } histogram;
 
-static void fill(histogram *h, const float *x, const score_how *how, int n, double max, uint32_t prefix, int level)
+static void fill(histogram *h, const float *x, const score_how *how, double temp, int n, double max, uint32_t prefix,
+                 int level)
 {
     int shift = digit_shift[level];
     uint32_t digit = (1u << digit_bits[level]) - 1, above = level == 0 ? 0 : ~0u << digit_shift[level - 1];
@@ -162,7 +163,7 @@ static void fill(histogram *h, const float *x, const score_how *how, int n, doub
             uint32_t key = key_of(x[i]);
             if ((key & above) != prefix) continue;
             uint32_t bin = key >> shift & digit;
-            h->mass[bin] += exp(((double)x[i] - max) / how->temp);
+            h->mass[bin] += exp(((double)x[i] - max) / temp);
             h->count[bin]++;
         }
     }
@@ -171,7 +172,7 @@ static void fill(histogram *h, const float *x, const score_how *how, int n, doub
 /* The smallest set of highest scores whose tempered mass reaches top_p, or of top_k ids if that is smaller.  Either way
  * it is the first ids in falling order of score (ties: lower id), so a descent through the digits of the keys finds
  * the last of them: no sorting, no memory beyond the stack. */
-static nucleus find_nucleus(const float *x, const score_how *how, int n, double max)
+static nucleus find_nucleus(const float *x, const score_how *how, double temp, int n, double max)
 {
     histogram h;
     double want = INFINITY, have = 0; /* mass */
@@ -179,7 +180,7 @@ static nucleus find_nucleus(const float *x, const score_how *how, int n, double 
     uint32_t prefix = 0;
     int bin = 0;
     for (int level = 0; level < LEVELS; level++) {
-        fill(&h, x, how, n, max, prefix, level);
+        fill(&h, x, how, temp, n, max, prefix, level);
         if (level == 0 && how->top_p < 1) {
             want = 0;
             for (int b = BINS - 1; b >= 0; b--) want += h.mass[b];
@@ -232,6 +233,45 @@ static int32_t draw(const float *x, const score_how *how, int n, double max, uin
     return token;
 }
 
+/* ------------------------------------------------------------ Dream's measures */
+
+static const double DREAM_EPSILON = 1e-10; /* in the logarithm, as published */
+
+typedef struct {
+    double sum, second; /* of e = exp((x - max) / temp) within the nucleus; the largest is 1 */
+    double terms;       /* sum of p log(p + epsilon), when `of` was given */
+} sureness;
+
+/* of: the sum that makes probabilities; 0: not known yet. */
+static sureness measure(const float *x, const score_how *how, double temp, int n, double max, nucleus set, double of)
+{
+    sureness s = { 0 };
+    bool first = true;
+    for (spans sp = spans_of(how, n); next_span(&sp);) {
+        for (int i = sp.lo; i < sp.hi; i++) {
+            if (x[i] < set.cut || (x[i] == set.cut && set.ties-- <= 0)) continue;
+            double d = ((double)x[i] - max) / temp;
+            if (d < NEGLIGIBLE) continue;
+            double e = exp(d);
+            s.sum += e;
+            if (x[i] == max && first)
+                first = false;
+            else if (e > s.second)
+                s.second = e;
+            if (of > 0) s.terms += e / of * log(e / of + DREAM_EPSILON);
+        }
+    }
+    return s;
+}
+
+static double rank_of(const float *x, const score_how *how, double temp, int n, double max, nucleus set, int32_t token)
+{
+    sureness s = measure(x, how, temp, n, max, set, 0);
+    if (how->rank == RANK_P) return exp(((double)x[token] - max) / temp) / s.sum;
+    if (how->rank == RANK_MARGIN) return (1 - s.second) / s.sum;
+    return measure(x, how, temp, n, max, set, s.sum).terms;
+}
+
 /* ------------------------------------------------------------ the whole */
 
 void score_row(score *out, const float *logits, int n, const score_how *how, const score_ask *ask)
@@ -262,11 +302,12 @@ void score_row(score *out, const float *logits, int n, const score_how *how, con
         add_mass(&all, logits + s.lo, s.hi - s.lo, max);
         if (how->want_top) add_top(out, best, logits, s.lo, s.hi);
     }
-    if (how->temp > 0 && !ask->plain) {
-        bool cut = how->top_p < 1 || how->top_k > 0;
-        nucleus set = cut ? find_nucleus(logits, how, end, max) : (nucleus){ -INFINITY, INT_MAX };
-        out->token = draw(logits, how, end, max, ask->seed, set);
-    }
+    bool sample = how->temp > 0 && !ask->plain, cut = how->top_p < 1 || how->top_k > 0;
+    double temp = how->temp > 0 ? how->temp : 1;
+    nucleus set = { -INFINITY, INT_MAX };
+    if (cut && (sample || how->rank != RANK_NONE)) set = find_nucleus(logits, how, temp, end, max);
+    if (sample) out->token = draw(logits, how, end, max, ask->seed, set);
+    if (how->rank != RANK_NONE) out->rank = rank_of(logits, how, temp, end, max, set, out->token);
     out->p = exp((double)logits[out->token] - max) / all.sum;
     out->lse = max + log(all.sum);
     for (int i = 0; how->want_top && i < SCORE_TOP && out->top[i] >= 0; i++)

@@ -8,15 +8,20 @@
 
 enum { SCORE_TOP = 8, SCORE_PROBES = SCORE_TOP + 1 };
 
+/* Dream's measures of how sure a row is, all under the softmax of the tempered scores cut to top_p and top_k: probability
+ * of the choice; of the best less that of the second; sum of p log(p + 1e-10). */
+typedef enum { RANK_NONE, RANK_P, RANK_MARGIN, RANK_ENTROPY } score_rank;
+
 /* How rows are judged; the same for all rows of a pass.  Banned ids count as minus infinity, also in the softmax. */
 typedef struct {
     const int32_t *ban; /* borrowed; ascending; may name ids past the vocabulary */
     int n_ban;
     int n_vocab;        /* ids from here on (padding rows of the head) are banned as well */
     double temp;        /* 0: arg-max; else Gumbel noise is added at this temperature before it */
-    double top_p;       /* sampling only: 1 = off */
-    int top_k;          /* sampling only: 0 = off */
+    double top_p;       /* sampling and rank only: 1 = off */
+    int top_k;          /* sampling and rank only: 0 = off */
     bool want_top;      /* fill top/top_p, entropy */
+    score_rank rank;    /* fill rank */
 } score_how;
 
 typedef struct {
@@ -35,6 +40,7 @@ typedef struct {
     int32_t top[SCORE_TOP];       /* most probable ids, falling; -1 past the end; want_top only */
     double top_p[SCORE_TOP];
     double probe_p[SCORE_PROBES];
+    double rank;                  /* see score_how; 0 with RANK_NONE */
 } score;
 
 /* Judges logits[0..n). */
