@@ -142,6 +142,14 @@ llada_status os_map(os_file *f, const char *path, bool use_mmap, llada_err *err)
     return s;
 }
 
+void os_forget(const os_file *f, const void *p, size_t n)
+{
+    /* whole pages only; heap memory would be zeroed, so only what can be read again from the file */
+    size_t page = os_page_size(), at = (size_t)((const uint8_t *)p - f->data);
+    size_t begin = (at + page - 1) / page * page, end = (at + n) / page * page;
+    if (f->mapped && begin < end) (void)madvise((void *)(uintptr_t)(f->data + begin), end - begin, MADV_DONTNEED);
+}
+
 void os_unmap(os_file *f)
 {
     if (f->mapped)

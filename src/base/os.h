@@ -18,6 +18,8 @@ typedef struct {
 
 llada_status os_map(os_file *f, const char *path, bool use_mmap, llada_err *err);
 void os_unmap(os_file *f); /* idempotent */
+/* These bytes of f are not needed soon: a mapped file's pages may leave memory, and come back at the next touch. */
+void os_forget(const os_file *f, const void *p, size_t n);
 
 /* A file truncated while it is mapped raises SIGBUS at the next touch.  os_map_lost re-checks the size on disk of the
  * mapped file: true when it is now shorter than `len`.  A file that was removed or replaced meanwhile lives on in the

@@ -131,3 +131,8 @@ bool gguf_lost(const gguf *g)
         if (g->parts[i].path && os_map_lost(&g->parts[i].file, g->parts[i].path)) return true;
     return false;
 }
+
+void gguf_forget(const gguf *g, const gguf_tensor *t)
+{
+    os_forget(&part_of(g, (uint32_t)(t - g->t))->file, t->data, t->bytes);
+}

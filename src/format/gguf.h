@@ -39,6 +39,8 @@ uint32_t gguf_version(const gguf *g);
 uint64_t gguf_file_bytes(const gguf *g);  /* all shards together */
 /* True when a mapped file has been cut short on disk since it was opened (touching its data would fault). */
 bool gguf_lost(const gguf *g);
+/* The data of t (a tensor of g) is not needed soon: a mapped file's pages may leave memory. */
+void gguf_forget(const gguf *g, const gguf_tensor *t);
 
 /* Typed getters: LLADA_OK and *out; or LLADA_BAD_MODEL with a sentence naming key, type found and type wanted.  A
  * missing key gives LLADA_BAD_MODEL ("key X is missing").  Integers of any width are converted when the value fits;

@@ -105,6 +105,8 @@ gguf_slot *gguf_index_tensors(const gguf_tensor *t, uint32_t n); /* by name */
 gguf_slot *gguf_index_places(const gguf_tensor *t, uint32_t n);  /* by data */
 /* In an index by name, the second of two equal ones (the first stands before it); NULL: all differ. */
 const gguf_slot *gguf_double(const gguf_slot *s, uint32_t n);
+/* The entry of a name; NULL: not there. */
+const gguf_slot *gguf_lookup(const gguf_slot *s, uint32_t n, const char *name);
 const gguf_kv *gguf_part_find(const gguf_part *p, const char *key);
 
 /* gguf_get.c: the getter of integers, on one part. */

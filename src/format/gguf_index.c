@@ -80,8 +80,7 @@ const gguf_slot *gguf_double(const gguf_slot *s, uint32_t n)
     return NULL;
 }
 
-/* NULL: not there. */
-static const gguf_slot *find(const gguf_slot *s, uint32_t n, const char *name)
+const gguf_slot *gguf_lookup(const gguf_slot *s, uint32_t n, const char *name)
 {
     const gguf_slot want = { .key = hash_name(name), .name = name };
     uint32_t lo = 0, hi = n;
@@ -97,12 +96,12 @@ static const gguf_slot *find(const gguf_slot *s, uint32_t n, const char *name)
 
 const gguf_kv *gguf_part_find(const gguf_part *p, const char *key)
 {
-    const gguf_slot *s = find(p->kv_order, p->n_kv, key);
+    const gguf_slot *s = gguf_lookup(p->kv_order, p->n_kv, key);
     return s ? &p->kv[s->i] : NULL;
 }
 
 const gguf_tensor *gguf_find(const gguf *g, const char *name)
 {
-    const gguf_slot *s = find(g->t_order, g->n_t, name);
+    const gguf_slot *s = gguf_lookup(g->t_order, g->n_t, name);
     return s ? &g->t[s->i] : NULL;
 }
