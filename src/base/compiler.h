@@ -9,6 +9,7 @@
 #define MUL_OVERFLOWS(a, b, r) __builtin_mul_overflow(a, b, r)
 #define RESTRICT __restrict__
 #define ALWAYS_INLINE inline __attribute__((always_inline)) /* kernels whose tile sizes must become constants */
+#define PREFETCH(p) __builtin_prefetch(p, 0, 2) /* into the second cache: will be read once, soon */
 #if defined(__x86_64__)
 #define READ_XCR0(lo, hi) __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0)) /* registers the system saves */
 #endif

@@ -19,9 +19,10 @@
 #include <time.h>
 
 #include "base/half.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "base/rng.h"
-#include "device/cpu/kern.h"
+#include "device/cpu/cpu.h"
 
 static const double U = 1.0 / (1 << 24);
 
@@ -473,33 +474,31 @@ static int all_tables(kern_table *t, int cap)
 /* Processor time of this process: other programs on the machine count less than on the clock. */
 static double seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
-/* Seconds of one call of a matrix product as the device makes it: panels are unpacked, then used for all rows. */
+/* Seconds of a matrix product as the device makes it, on one thread. */
 static double time_mm(const kern_table *t, uint32_t type, int m, int n, int k, double least)
 {
-    size_t bytes = 0, ld = (size_t)t->mm.kc + 16;
+    size_t bytes = 0, ld = (size_t)t->mm.kc + 16, rows = (size_t)(m + 3) / 4 * 4;
     quant_row_bytes(type, (uint64_t)k, &bytes);
-    const quant_info *q = quant_get(type);
-    uint8_t *w = malloc(bytes * (size_t)n);
-    float *x = calloc((size_t)m * (size_t)k, sizeof *x), *panel = calloc((size_t)t->mm.nb * ld, sizeof *panel);
-    size_t ldc = (size_t)(m + 3) / 4 * 4;
-    float *c = calloc((size_t)t->mm.nb * ldc, sizeof *c);
+    tensor w = { .type = type, .n_rows = n, .cols = k, .row_bytes = bytes };
+    float *x = mem_array((size_t)m * (size_t)k, sizeof *x), *out = mem_array((size_t)m * (size_t)n, sizeof *out);
+    cpu_scratch s = { .panel = mem_array((size_t)t->mm.nb * ld, sizeof(float)),
+                      .sums = mem_array((size_t)t->mm.nb * rows, sizeof(float)) };
+    device_ctx c = { .k = *t, .scratch = &s, .panel_ld = ld, .sums_ld = rows };
+    void *data = mem_new(bytes * (size_t)n);
     double best = 1e9, begin = seconds();
 
-    memset(w, 1, bytes * (size_t)n);
+    if (pool_open(&c.pool, 1, NULL) != LLADA_OK || !x || !out || !s.panel || !s.sums || !data)
+        exit(2);
+    memset(data, 1, bytes * (size_t)n);
+    w.data = data;
     do {
         double t0 = seconds();
-        for (int j = 0; j < n; j += t->mm.nb)
-            for (int p = 0; p < k; p += t->mm.kc) {
-                int nr = n - j < t->mm.nb ? n - j : t->mm.nb, kr = k - p < t->mm.kc ? k - p : t->mm.kc;
-                for (int r = 0; r < nr; r++)
-                    t->unpack[type].fn(panel + (size_t)r * ld,
-                                       w + (size_t)(j + r) * bytes + (size_t)(p / q->block * q->bytes), (size_t)kr);
-                t->mm.fn(c, ldc, x + p, (size_t)k, m, panel, ld, nr, kr, p > 0);
-            }
-        double s = seconds() - t0;
-        best = s < best ? s : best;
+        cpu_matmul(&c, out, x, m, &w, NULL, NULL);
+        double took = seconds() - t0;
+        best = took < best ? took : best;
     } while (seconds() - begin < least);
-    free(w), free(x), free(panel), free(c);
+    pool_close(&c.pool);
+    mem_free(data), mem_free(x), mem_free(out), mem_free(s.panel), mem_free(s.sums);
     return best;
 }
 

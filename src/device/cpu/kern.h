@@ -47,9 +47,9 @@ typedef void kern_half_fn(uint16_t *dst, const float *src, size_t n);
 typedef struct {
     kern_mm_fn *fn;
     const char *name;
-    int nr;     /* columns (weight rows) of a tile: cut work in multiples of it */
-    int nb;     /* weight rows of a panel: nb * kc floats stay in L2 */
-    int kc;     /* columns of a panel: a multiple of every block format's block */
+    int mr, nr; /* rows of x and of w in a tile: cut work in multiples of them */
+    int nb;     /* rows of w in a panel ... */
+    int kc;     /* ... and columns, a multiple of every format's block: nb * kc floats stay in the second cache */
 } kern_mm;
 
 #define KERN_ENTRY(type)  \

@@ -4,9 +4,7 @@
  * weights only. */
 #include "device/cpu/cpu.h"
 
-enum {
-    IN_PLACE_ROWS = 8  /* float weights are read where they lie for so few rows; copied into the panel for more */
-};
+enum { LINE = 64 };                     /* bytes of a cache line */
 static const double SHARE_WORK = 40000; /* multiply-adds: about the cost of waking a thread */
 
 void cpu_share(const device_ctx *c, double work, pool_fn fn, void *user)
@@ -25,16 +23,69 @@ typedef struct {
     int m, n, k;
 } job;
 
+/* Float weights that lie well are used where they are. */
+static bool in_place(const tensor *w)
+{
+    return w->type == QT_F32 && (uintptr_t)w->data % sizeof(float) == 0;
+}
+
+/* The packed weights of column j from column p of k on. */
+static const uint8_t *packed(const job *b, int j, int p)
+{
+    const quant_info *q = quant_get(b->w->type);
+    return (const uint8_t *)b->w->data + (size_t)j * b->w->row_bytes + (size_t)p / (size_t)q->block * (size_t)q->bytes;
+}
+
 /* nr columns from j on, k columns from p on. */
 static void unpack_panel(const job *b, float *panel, int j, int nr, int p, int k)
 {
-    const device_ctx *c = b->c;
-    const quant_info *q = quant_get(b->w->type);
-    kern_unpack_fn *unpack = c->k.unpack[b->w->type].fn;
-    const uint8_t *from = (const uint8_t *)b->w->data + (size_t)p / (size_t)q->block * (size_t)q->bytes;
+    kern_unpack_fn *unpack = b->c->k.unpack[b->w->type].fn;
 
     for (int r = 0; r < nr; r++)
-        unpack(panel + (size_t)r * c->panel_ld, from + (size_t)(j + r) * b->w->row_bytes, (size_t)k);
+        unpack(panel + (size_t)r * b->c->panel_ld, packed(b, j + r, p), (size_t)k);
+}
+
+/* The weights that are read after a panel are fetched while the panel is computed with, a few lines before each tile
+ * row: memory and arithmetic overlap. */
+typedef struct {
+    const uint8_t *at;
+    size_t row_bytes, lines_row; /* a row of w; lines of it that are wanted */
+    size_t line;                 /* of the row, the next to fetch */
+    size_t lines, done;          /* of all rows */
+} ahead;
+
+static ahead ahead_of(const job *b, int j, int nr, int p, int hi)
+{
+    const int kc = b->c->k.mm.kc;
+    ahead a = { .row_bytes = b->w->row_bytes };
+
+    if (p + kc < b->k) {
+        p += kc;
+    } else { /* the next panel begins */
+        j += nr;
+        p = 0;
+        nr = hi - j < nr ? hi - j : nr;
+    }
+    if (nr < 1)
+        return a;
+    size_t last = p + kc < b->k ? (size_t)(packed(b, j, p + kc) - packed(b, j, 0)) : b->w->row_bytes;
+    a.at = packed(b, j, p);
+    a.lines_row = (last - (size_t)(a.at - packed(b, j, 0)) + LINE - 1) / LINE;
+    a.lines = a.lines_row * (size_t)nr;
+    return a;
+}
+
+static void fetch(ahead *a, int rows_done, int rows)
+{
+    size_t upto = a->lines * (size_t)rows_done / (size_t)rows;
+
+    for (; a->done < upto; a->done++) {
+        PREFETCH(a->at + a->line * LINE);
+        if (++a->line < a->lines_row)
+            continue;
+        a->line = 0;
+        a->at += a->row_bytes;
+    }
 }
 
 /* sums: [nr][sums_ld] -> out[i0 + i][j + r] for m rows. */
@@ -53,24 +104,28 @@ static void put(const job *b, const float *sums, int i0, int m, int j, int nr)
     }
 }
 
-static void panel_columns(const job *b, const cpu_scratch *s, int i0, int m, int j, int nr)
+/* Columns j..j+nr-1 of m rows; hi: where this thread's columns end. */
+static void panel_columns(const job *b, const cpu_scratch *s, int i0, int m, int j, int nr, int hi)
 {
-    const device_ctx *c = b->c;
-    const bool in_place =
-        m <= IN_PLACE_ROWS && b->w->type == QT_F32 && (uintptr_t)b->w->data % sizeof(float) == 0;
+    const kern_mm *mm = &b->c->k.mm;
     const float *x = b->x + (size_t)i0 * (size_t)b->k;
 
-    for (int p = 0; p < b->k; p += c->k.mm.kc) {
-        int k = b->k - p < c->k.mm.kc ? b->k - p : c->k.mm.kc;
+    for (int p = 0; p < b->k; p += mm->kc) {
+        int k = b->k - p < mm->kc ? b->k - p : mm->kc;
         const float *w = s->panel;
-        size_t ldw = c->panel_ld;
-        if (in_place) {
+        size_t ldw = b->c->panel_ld;
+        ahead next = ahead_of(b, j, nr, p, hi);
+        if (in_place(b->w)) {
             ldw = (size_t)b->k;
             w = (const float *)b->w->data + (size_t)j * ldw + (size_t)p;
         } else {
             unpack_panel(b, s->panel, j, nr, p, k);
         }
-        c->k.mm.fn(s->sums, c->sums_ld, x + p, (size_t)b->k, m, w, ldw, nr, k, p > 0);
+        for (int i = 0; i < m; i += mm->mr) {
+            int rows = m - i < mm->mr ? m - i : mm->mr;
+            fetch(&next, i + rows, m);
+            mm->fn(s->sums + i, b->c->sums_ld, x + (size_t)i * (size_t)b->k + p, (size_t)b->k, rows, w, ldw, nr, k, p > 0);
+        }
     }
     put(b, s->sums, i0, m, j, nr);
 }
@@ -79,14 +134,14 @@ static void part(void *user, int t, int n)
 {
     const job *b = user;
     const device_ctx *c = b->c;
+    /* rows of w that lie a power of two apart share cache sets: fewer at a time where they are not copied */
+    const int nb = in_place(b->w) ? c->k.mm.nb / 2 : c->k.mm.nb, most = (int)c->sums_ld;
     int lo, hi;
 
     pool_share(b->n, c->k.mm.nr, t, n, &lo, &hi);
-    for (int i = 0; i < b->m; i += (int)c->sums_ld) {
-        int m = b->m - i < (int)c->sums_ld ? b->m - i : (int)c->sums_ld;
-        for (int j = lo; j < hi; j += c->k.mm.nb)
-            panel_columns(b, &c->scratch[t], i, m, j, hi - j < c->k.mm.nb ? hi - j : c->k.mm.nb);
-    }
+    for (int i = 0; i < b->m; i += most)
+        for (int j = lo; j < hi; j += nb)
+            panel_columns(b, &c->scratch[t], i, b->m - i < most ? b->m - i : most, j, hi - j < nb ? hi - j : nb, hi);
 }
 
 void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const tensor *w, const float *bias,

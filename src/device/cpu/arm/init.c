@@ -5,7 +5,7 @@ void kern_init_arm(kern_table *t, uint64_t features)
 {
     if (!(features & CPU_NEON))
         return;
-    t->mm = (kern_mm){ mm_f32_4x5_neon, "mm_f32_4x5_neon", 5, 40, 512 };
+    t->mm = (kern_mm){ mm_f32_4x5_neon, "mm_f32_4x5_neon", 4, 5, 20, 512 };
     t->unpack[QT_F16].fn = unpack_f16_neon, t->unpack[QT_F16].name = "unpack_f16_neon";
     t->unpack[QT_BF16].fn = unpack_bf16_neon, t->unpack[QT_BF16].name = "unpack_bf16_neon";
     t->unpack[QT_Q8_0].fn = unpack_q8_0_neon, t->unpack[QT_Q8_0].name = "unpack_q8_0_neon";

@@ -3,7 +3,7 @@
 
 void kern_init_ref(kern_table *t)
 {
-    t->mm = (kern_mm){ mm_f32_1x1_ref, "mm_f32_1x1_ref", 1, 32, 512 };
+    t->mm = (kern_mm){ mm_f32_1x1_ref, "mm_f32_1x1_ref", 1, 1, 24, 512 };
     for (uint32_t type = 0; type < QT_COUNT; type++) {
         const quant_info *q = quant_get(type);
         if (!q || !q->decode)

@@ -3,7 +3,7 @@
 
 static void init_avx2(kern_table *t)
 {
-    t->mm = (kern_mm){ mm_f32_4x3_avx2, "mm_f32_4x3_avx2", 3, 48, 1024 };
+    t->mm = (kern_mm){ mm_f32_4x3_avx2, "mm_f32_4x3_avx2", 4, 3, 24, 512 };
     t->unpack[QT_F16].fn = unpack_f16_avx2, t->unpack[QT_F16].name = "unpack_f16_avx2";
     t->unpack[QT_BF16].fn = unpack_bf16_avx2, t->unpack[QT_BF16].name = "unpack_bf16_avx2";
     t->unpack[QT_Q8_0].fn = unpack_q8_0_avx2, t->unpack[QT_Q8_0].name = "unpack_q8_0_avx2";
@@ -22,7 +22,7 @@ static void init_avx2(kern_table *t)
 
 static void init_avx512(kern_table *t)
 {
-    t->mm = (kern_mm){ mm_f32_4x6_avx512, "mm_f32_4x6_avx512", 6, 48, 1024 };
+    t->mm = (kern_mm){ mm_f32_4x6_avx512, "mm_f32_4x6_avx512", 4, 6, 24, 512 };
     t->unpack[QT_F16].fn = unpack_f16_avx512, t->unpack[QT_F16].name = "unpack_f16_avx512";
     t->unpack[QT_BF16].fn = unpack_bf16_avx512, t->unpack[QT_BF16].name = "unpack_bf16_avx512";
     t->unpack[QT_Q8_0].fn = unpack_q8_0_avx512, t->unpack[QT_Q8_0].name = "unpack_q8_0_avx512";
