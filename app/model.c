@@ -1,6 +1,8 @@
 /* model.c - opens models and sessions: the note on the built-in model, the look at free memory, the exit codes. */
 #include "model.h"
 
+#include "latency.h"
+
 #include "interrupt.h"
 
 #include <errno.h>
@@ -120,6 +122,13 @@ int app_session_open(llada_session **s, const app_model *am, const llada_recipe 
     if (o->threads) so.threads = (int32_t)o->threads;
     if (o->kv) so.kv_f16 = o->kv == 2;
     so.cpu_mask = o->cpu_mask;
+    llada_latency table[LLADA_MAX_LATENCY];
+    if (r->bucket == 0) {
+        so.n_latency = latency_load(am, o, table);
+        so.latency = so.n_latency ? table : NULL;
+        if (!so.n_latency && !o->quiet)
+            app_note("note: bucket=auto, but nothing was measured yet (llada bench forward --save); rows go in 32s");
+    }
     interrupt_block();
     llada_status st = llada_session_open(s, am->m, r, &so, &err);
     interrupt_unblock();
@@ -155,15 +164,6 @@ void app_note_context(const app_model *am, const options *o, int64_t positions)
              (int)am->info.n_ctx);
 }
 
-int32_t app_canvas_size(const options *o, const llada_recipe *r, int32_t *max_tokens)
-{
-    *max_tokens = o->max_tokens >= 0 ? (int32_t)o->max_tokens : r->gen ? -1 : DEFAULT_TOKENS;
-    return r->gen && *max_tokens != 0 ? r->gen : *max_tokens;
-}
-
-int app_detokenize(const app_model *am, const int32_t *ids, size_t n, bool special, text *out)
-{
-    llada_err err = {0};
 int app_recipe_fit(const options *o, const app_model *am, llada_recipe *r)
 {
     llada_recipe own;
@@ -175,6 +175,15 @@ int app_recipe_fit(const options *o, const app_model *am, llada_recipe *r)
     return app_recipe(o, own.name, r);
 }
 
+int32_t app_canvas_size(const options *o, const llada_recipe *r, int32_t *max_tokens)
+{
+    *max_tokens = o->max_tokens >= 0 ? (int32_t)o->max_tokens : r->gen ? -1 : DEFAULT_TOKENS;
+    return r->gen && *max_tokens != 0 ? r->gen : *max_tokens;
+}
+
+int app_detokenize(const app_model *am, const int32_t *ids, size_t n, bool special, text *out)
+{
+    llada_err err = {0};
     size_t len = 0;
     if (llada_detokenize(am->m, ids, n, special, NULL, 0, &len, &err)) return app_fail(&err);
     char *buf = app_new(len + 1, 1);

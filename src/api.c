@@ -230,3 +230,5 @@ llada_status tools_schedule(llada_session *s, const int32_t *per_pass, int n, ll
 {
     return decoder_schedule(s->d, per_pass, n, err);
 }
+
+llada_status tools_forward(llada_session *s, int n, llada_err *err) { return decoder_forward(s->d, n, err); }

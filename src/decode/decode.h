@@ -35,6 +35,9 @@ void decoder_cancel(decoder *d); /* any thread */
  * leftmost masks it scores, whatever the scores say; looks confirm what is written.  Copied.  n 0: real scores again. */
 llada_status decoder_schedule(decoder *d, const int32_t *per_pass, int n, llada_err *err);
 
+/* For benchmarks: one pass over n fresh rows against an empty cache, all of them scored. */
+llada_status decoder_forward(decoder *d, int n, llada_err *err);
+
 llada_status decoder_logits(decoder *d, const int32_t *ids, int n, float *out, llada_err *err);
 llada_status decoder_likelihood(decoder *d, const int32_t *prompt, int n_prompt, const int32_t *answer, int n_answer,
                                 int samples, double cfg, uint64_t seed, double *out, llada_err *err);

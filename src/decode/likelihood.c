@@ -50,6 +50,16 @@ llada_status decoder_logits(decoder *d, const int32_t *ids, int n, float *out, l
     return st;
 }
 
+llada_status decoder_forward(decoder *d, int n, llada_err *err)
+{
+    for (int i = 0; i < n && i < d->cap; i++) d->row_list_out[i] = d->m->mask >= 0 ? d->m->mask : 0;
+    llada_status st = all_rows(d, d->row_list_out, n, err);
+    if (st) return st;
+    for (int i = 0; i < n; i++) rows_want(&d->rows, i, i);
+    pass p = plain_pass(d, n);
+    return d->dev->run(d->ctx, &p, err);
+}
+
 /* What likelihood works with: rows are in d->rows, the mask is an ordinary token here and nothing is banned. */
 typedef struct {
     decoder *d;
@@ -160,6 +170,11 @@ llada_status decoder_likelihood(decoder *d, const int32_t *prompt, int n_prompt,
     llada_status st = all_rows(d, d->row_list_out, n, err);
     if (st) return st;
     measure m = {.d = d, .answer = answer, .n_prompt = n_prompt, .n = n, .cfg = cfg};
+    if (d->m->arch->causal) { /* exact, in one pass */
+        if (n_prompt < 1 || cfg > 0)
+            return llada_fail(err, LLADA_UNSUPPORTED, "an autoregressive model's likelihood needs a prompt, and no cfg");
+        return masked_loss(&m, out, err);
+    }
     size_t width = (size_t)d->m->g.n_vocab_rows * sizeof(float);
     if (cfg > 0) {
         m.cond = mem_array((size_t)n_answer, width);
@@ -170,9 +185,4 @@ llada_status decoder_likelihood(decoder *d, const int32_t *prompt, int n_prompt,
     mem_free(m.cond);
     mem_free(m.uncond);
     return st;
-    if (d->m->arch->causal) { /* exact, in one pass */
-        if (n_prompt < 1 || cfg > 0)
-            return llada_fail(err, LLADA_UNSUPPORTED, "an autoregressive model's likelihood needs a prompt, and no cfg");
-        return masked_loss(&m, out, err);
-    }
 }

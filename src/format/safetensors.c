@@ -172,7 +172,7 @@ static bool is(gguf_str s, const char *word) { return s.len == strlen(word) && !
 
 static llada_status take_field(scanner *c, st_entry *e)
 {
-    gguf_str key;
+    gguf_str key = {0};
     bool plain;
     size_t begin = c->at;
     llada_status st = take_string(c, &key, &plain);
