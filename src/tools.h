@@ -7,5 +7,76 @@
 
 /* Benchmarks on random weights: pass i writes per_pass[i] tokens whatever the scores say (see decode.h). */
 llada_status tools_schedule(llada_session *s, const int32_t *per_pass, int n, llada_err *err);
+/* Benchmarks: one pass over n fresh rows against an empty cache, all scored; n at most the session's positions. */
+llada_status tools_forward(llada_session *s, int n, llada_err *err);
+
+/* ---------------------------------------------------------------- types of tensors */
+
+/* The number of a type by name ("q8_0", any case) among those that can be written; -1: none.  And back. */
+int tools_type(const char *name);
+const char *tools_type_name(int type);
+
+/* Called now and then with the tensor at hand and bytes written of all; false stops the work (LLADA_CANCELLED). */
+typedef bool (*tools_tick)(void *user, const char *tensor, uint64_t done, uint64_t total);
+
+/* ---------------------------------------------------------------- convert: safetensors in, GGUF out */
+
+typedef struct tools_checkpoint tools_checkpoint; /* tensors of one or more safetensors files */
+typedef struct tools_output tools_output;         /* a GGUF file being written; it appears at the finish, or never */
+
+typedef struct {
+    const char *name; /* borrowed, until the checkpoint is closed */
+    int type;         /* F32, F16 or BF16 */
+    int n_dims;
+    uint64_t dims[4]; /* slowest first, as checkpoints count; unused ones are 1 */
+    size_t file;      /* place among the paths */
+} tools_tensor;
+
+llada_status tools_checkpoint_open(tools_checkpoint **out, const char *const *paths, size_t n, llada_err *err);
+void tools_checkpoint_close(tools_checkpoint **c);
+size_t tools_checkpoint_n(const tools_checkpoint *c);
+void tools_checkpoint_at(const tools_checkpoint *c, size_t i, tools_tensor *out);
+long tools_checkpoint_find(const tools_checkpoint *c, const char *name); /* -1: none */
+
+llada_status tools_output_open(tools_output **out, const char *path, llada_err *err);
+void tools_output_discard(tools_output **o); /* NULL-safe */
+llada_status tools_put_u32(tools_output *o, const char *key, uint32_t v, llada_err *err);
+llada_status tools_put_f32(tools_output *o, const char *key, double v, llada_err *err);
+llada_status tools_put_bool(tools_output *o, const char *key, bool v, llada_err *err);
+llada_status tools_put_str(tools_output *o, const char *key, const char *s, llada_err *err);
+llada_status tools_put_strs(tools_output *o, const char *key, const char *const *s, size_t n, llada_err *err);
+llada_status tools_put_i32s(tools_output *o, const char *key, const int32_t *v, size_t n, llada_err *err);
+/* A tensor made of `n` ones of the checkpoint, all of one type and shape: one as it is, several stacked.  heads > 0: its
+ * rows belong to so many heads and their halves are interleaved (llada, llama: queries and keys). */
+llada_status tools_put_tensor(tools_output *o, const char *name, int type, const tools_checkpoint *c, const long *which,
+                              size_t n, int heads, llada_err *err);
+/* The same of numbers of our own: n values, F32. */
+llada_status tools_put_values(tools_output *o, const char *name, const float *v, size_t n, llada_err *err);
+/* Writes all data and finishes the file.  o is gone afterwards, whatever the result. */
+llada_status tools_output_finish(tools_output **o, const tools_checkpoint *c, int threads, tools_tick tick, void *user,
+                                 llada_err *err);
+
+/* ---------------------------------------------------------------- quantise */
+
+typedef struct {
+    const char *name;
+    const char *from, *to; /* names of types */
+    uint64_t values;
+    double error;          /* relative: sqrt(sum of squared differences / sum of squares); 0 where nothing changed */
+    const char *why;       /* why it is not stored as asked; NULL: it is */
+} tools_quantized;
+
+typedef struct {
+    const char *type;      /* "q4_0", "q4_k_m", ...: tools_recipes lists them */
+    bool allow_requantize; /* also from types that have lost much already */
+    int threads;
+    tools_tick tick;
+    void (*report)(void *user, const tools_quantized *t); /* after each tensor; NULL: none */
+    void *user;
+} tools_quantize_opts;
+
+const char *tools_recipes(void); /* names with blanks between them */
+/* The new file appears whole or not at all.  in may be any shard of a split set. */
+llada_status tools_quantize(const char *in, const char *out, const tools_quantize_opts *o, llada_err *err);
 
 #endif

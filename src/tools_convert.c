@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "format/safetensors.h"
-#include "tools_rows.h"
+#include "tools_retype.h"
 
 struct tools_checkpoint {
     safetensors *s;
@@ -208,7 +208,7 @@ llada_status tools_put_values(tools_output *o, const char *name, const float *v,
 typedef struct {
     tools_output *o;
     const safetensors *s;
-    rows *r;
+    retype *r;
     tools_tick tick;
     void *user;
     uint64_t done, total;
@@ -223,11 +223,11 @@ static llada_status write_piece(run *u, const piece *p, llada_err *err)
     if (!parts) return llada_fail(err, LLADA_NO_MEMORY, "no memory for %zu parts", p->n);
     for (size_t i = 0; i < p->n; i++) parts[i] = st_tensor_at(u->s, (uint32_t)p->which[i])->data;
     const gguf_tensor *t = st_tensor_at(u->s, (uint32_t)p->which[0]);
-    rows_job j = { .name = p->name, .parts = parts, .n_parts = p->n, .part_rows = rows_of(t), .cols = t->dims[0],
+    retype_job j = { .name = p->name, .parts = parts, .n_parts = p->n, .part_rows = rows_of(t), .cols = t->dims[0],
                    .from = t->type, .to = p->type, .heads = (uint64_t)p->heads };
-    rows_error e;
+    retype_error e;
     size_t row = 0;
-    llada_status st = rows_run(u->r, &j, u->o->w, &e, u->tick, u->user, u->done, u->total, err);
+    llada_status st = retype_run(u->r, &j, u->o->w, &e, u->tick, u->user, u->done, u->total, err);
     if (quant_row_bytes(p->type, t->dims[0], &row)) u->done += row * j.part_rows * p->n;
     for (size_t i = 0; i < p->n; i++) st_forget(u->s, st_tensor_at(u->s, (uint32_t)p->which[i]));
     mem_free(parts);
@@ -255,10 +255,10 @@ llada_status tools_output_finish(tools_output **op, const tools_checkpoint *c, i
     run u = { .o = *op, .s = c->s, .tick = tick, .user = user };
     uint64_t longest;
     measure(u.o, u.s, &u.total, &longest);
-    llada_status st = rows_open(&u.r, threads, longest, err);
+    llada_status st = retype_open(&u.r, threads, longest, err);
     for (size_t i = 0; i < u.o->n && !st; i++) st = write_piece(&u, &u.o->list[i], err);
     if (!st && tick && !tick(user, "", u.total, u.total)) st = llada_fail(err, LLADA_CANCELLED, "stopped before the end");
-    rows_close(&u.r);
+    retype_close(&u.r);
     if (!st) st = gguf_writer_finish(&u.o->w, err);
     tools_output_discard(op);
     return st;

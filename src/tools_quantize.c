@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "tools_rows.h"
+#include "tools_retype.h"
 
 typedef struct {
     const char *name;
@@ -155,7 +155,7 @@ static llada_status put_table(const plan *p, gguf_writer *w, bool allow, uint64_
 
 /* ---------------------------------------------------------------- data */
 
-static llada_status write_all(const plan *p, gguf_writer *w, const tools_quantize_opts *o, rows *r, uint64_t total,
+static llada_status write_all(const plan *p, gguf_writer *w, const tools_quantize_opts *o, retype *r, uint64_t total,
                               llada_err *err)
 {
     llada_status st = LLADA_OK;
@@ -163,11 +163,11 @@ static llada_status write_all(const plan *p, gguf_writer *w, const tools_quantiz
     for (uint64_t i = 0; i < gguf_n_tensors(p->g) && !st; i++) {
         const gguf_tensor *t = gguf_tensor_at(p->g, i);
         const char *why;
-        rows_error e;
+        retype_error e;
         size_t row = 0;
-        rows_job j = { .name = t->name, .parts = &t->data, .n_parts = 1, .part_rows = t->dims[1] * t->dims[2] * t->dims[3],
+        retype_job j = { .name = t->name, .parts = &t->data, .n_parts = 1, .part_rows = t->dims[1] * t->dims[2] * t->dims[3],
                        .cols = t->dims[0], .from = t->type, .to = choose(p, t, &why) };
-        st = rows_run(r, &j, w, &e, o->tick, o->user, done, total, err);
+        st = retype_run(r, &j, w, &e, o->tick, o->user, done, total, err);
         if (quant_row_bytes(j.to, j.cols, &row)) done += row * j.part_rows;
         gguf_forget(p->g, t);
         if (!st && gguf_lost(p->g)) st = llada_fail(err, LLADA_IO, "the file was cut short while it was read");
@@ -185,7 +185,7 @@ llada_status tools_quantize(const char *in, const char *out, const tools_quantiz
     plan p = { .r = find_recipe(o->type) };
     gguf *g = NULL;
     gguf_writer *w = NULL;
-    rows *r = NULL;
+    retype *r = NULL;
     uint64_t total = 0, longest = 1;
     if (!p.r)
         return llada_fail(err, LLADA_BAD_ARG, "'%.32s' is no type this version writes; these are: %s", o->type, KNOWN);
@@ -197,11 +197,11 @@ llada_status tools_quantize(const char *in, const char *out, const tools_quantiz
     st = gguf_writer_open(&w, out, err);
     if (!st) st = put_keys(&p, w, err);
     if (!st) st = put_table(&p, w, o->allow_requantize, &total, &longest, err);
-    if (!st) st = rows_open(&r, o->threads, longest, err);
+    if (!st) st = retype_open(&r, o->threads, longest, err);
     if (!st) st = write_all(&p, w, o, r, total, err);
     if (!st) st = gguf_writer_finish(&w, err);
     gguf_writer_discard(&w);
-    rows_close(&r);
+    retype_close(&r);
     gguf_close(&g);
     return st;
 }

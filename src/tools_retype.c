@@ -1,6 +1,6 @@
-/* tools_rows.c - rows from one type to another (tools_rows.h).  The result does not depend on the number of threads:
+/* tools_retype.c - rows from one type to another (tools_retype.h).  The result does not depend on the number of threads:
  * each row is encoded alone, and its errors are added up in the order of rows. */
-#include "tools_rows.h"
+#include "tools_retype.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,25 +10,25 @@
 
 enum { BATCH_BYTES = 4 << 20, BATCH_ROWS = 4096 };
 
-struct rows {
+struct retype {
     pool *threads;
     float *values;    /* owned: [threads][2][max_cols] */
     uint64_t max_cols;
     uint8_t *out;     /* owned: [cap] bytes of a batch */
     size_t cap;
-    rows_error *each; /* owned: [BATCH_ROWS] */
+    retype_error *each; /* owned: [BATCH_ROWS] */
     uint8_t *broken;  /* owned: [BATCH_ROWS] */
     /* the batch */
-    const rows_job *job;
+    const retype_job *job;
     uint64_t first;
     int n;
     size_t from_bytes, to_bytes; /* of a row */
 };
 
-llada_status rows_open(rows **out, int threads, uint64_t max_cols, llada_err *err)
+llada_status retype_open(retype **out, int threads, uint64_t max_cols, llada_err *err)
 {
     size_t floats;
-    rows *r = mem_new(sizeof *r);
+    retype *r = mem_new(sizeof *r);
     llada_status st = LLADA_NO_MEMORY;
     *out = NULL;
     if (r && !(st = pool_open(&r->threads, threads, err))) {
@@ -43,16 +43,16 @@ llada_status rows_open(rows **out, int threads, uint64_t max_cols, llada_err *er
         if (!r->values || !r->out || !r->each || !r->broken) st = LLADA_NO_MEMORY;
     }
     if (st) {
-        rows_close(&r);
+        retype_close(&r);
         return llada_fail(err, st, "no memory for rows of %llu values", (unsigned long long)max_cols);
     }
     *out = r;
     return LLADA_OK;
 }
 
-void rows_close(rows **rp)
+void retype_close(retype **rp)
 {
-    rows *r = *rp;
+    retype *r = *rp;
     if (!r) return;
     if (r->threads) pool_close(&r->threads);
     mem_free(r->values);
@@ -64,9 +64,9 @@ void rows_close(rows **rp)
 }
 
 /* Where row i of the new tensor stands in the old one. */
-static const uint8_t *source_row(const rows *r, uint64_t i)
+static const uint8_t *source_row(const retype *r, uint64_t i)
 {
-    const rows_job *j = r->job;
+    const retype_job *j = r->job;
     uint64_t part = i / j->part_rows, row = i % j->part_rows;
     if (j->heads) {
         uint64_t width = j->part_rows / j->heads, in_head = row % width;
@@ -82,13 +82,13 @@ static bool finite_row(const float *x, uint64_t n)
     return true;
 }
 
-static void encode_row(rows *r, int i, float *old, float *new)
+static void encode_row(retype *r, int i, float *old, float *new)
 {
-    const rows_job *j = r->job;
+    const retype_job *j = r->job;
     const uint8_t *from = source_row(r, r->first + (uint64_t)i);
     uint8_t *to = r->out + (size_t)i * r->to_bytes;
     const quant_info *a = quant_get(j->from), *b = quant_get(j->to);
-    r->each[i] = (rows_error){ 0, 0 };
+    r->each[i] = (retype_error){ 0, 0 };
     a->decode(old, from, (size_t)j->cols);
     if (!finite_row(old, j->cols)) {
         r->broken[i] = 1;
@@ -110,14 +110,14 @@ static void encode_row(rows *r, int i, float *old, float *new)
 
 static void encode_share(void *user, int t, int n)
 {
-    rows *r = user;
+    retype *r = user;
     int lo, hi;
     float *mine = r->values + (size_t)t * 2 * (size_t)r->max_cols;
     pool_share(r->n, 1, t, n, &lo, &hi);
     for (int i = lo; i < hi; i++) encode_row(r, i, mine, mine + r->max_cols);
 }
 
-static llada_status check_batch(const rows *r, rows_error *e, llada_err *err)
+static llada_status check_batch(const retype *r, retype_error *e, llada_err *err)
 {
     for (int i = 0; i < r->n; i++) {
         unsigned long long row = (unsigned long long)(r->first + (uint64_t)i);
@@ -133,11 +133,11 @@ static llada_status check_batch(const rows *r, rows_error *e, llada_err *err)
     return LLADA_OK;
 }
 
-llada_status rows_run(rows *r, const rows_job *j, gguf_writer *w, rows_error *e, tools_tick tick, void *user,
+llada_status retype_run(retype *r, const retype_job *j, gguf_writer *w, retype_error *e, tools_tick tick, void *user,
                       uint64_t done, uint64_t total, llada_err *err)
 {
     uint64_t n = j->part_rows * j->n_parts; /* the tensor's rows: the reader has checked the product */
-    *e = (rows_error){ 0, 0 };
+    *e = (retype_error){ 0, 0 };
     r->job = j;
     if (j->cols > r->max_cols || !quant_row_bytes(j->from, j->cols, &r->from_bytes) ||
         !quant_row_bytes(j->to, j->cols, &r->to_bytes) || !quant_get(j->from)->decode || !quant_get(j->to)->encode)

@@ -1,7 +1,7 @@
-/* tools_rows.h - the common part of convert and quantise: a tensor's rows are decoded, encoded as another type and
+/* tools_retype.h - the common part of convert and quantise: a tensor's rows are decoded, encoded as another type and
  * written, in batches, with the rows of a batch dealt out to threads.  Memory: one batch and two rows a thread. */
-#ifndef TOOLS_ROWS_H
-#define TOOLS_ROWS_H
+#ifndef TOOLS_RETYPE_H
+#define TOOLS_RETYPE_H
 
 #include "base/pool.h"
 #include "format/gguf.h"
@@ -16,20 +16,20 @@ typedef struct {
     /* 0: rows in order.  Else the rows are those of so many heads, whose halves are interleaved: the rotation of the
      * published checkpoints pairs row i with row i + half, that of the written files neighbours. */
     uint64_t heads;
-} rows_job;
+} retype_job;
 
 typedef struct {
     double err2, sum2; /* squares of differences, and of values, added up */
-} rows_error;
+} retype_error;
 
-typedef struct rows rows;
+typedef struct retype retype;
 
 /* max_cols: the longest row of all jobs. */
-llada_status rows_open(rows **out, int threads, uint64_t max_cols, llada_err *err);
-void rows_close(rows **r);
+llada_status retype_open(retype **out, int threads, uint64_t max_cols, llada_err *err);
+void retype_close(retype **r);
 /* Appends the job's data to w.  LLADA_BAD_MODEL: a value is not finite, or is not any more in the new type.  done: bytes
  * written before, for tick (see tools.h), which may stop the work. */
-llada_status rows_run(rows *r, const rows_job *j, gguf_writer *w, rows_error *e, tools_tick tick, void *user,
+llada_status retype_run(retype *r, const retype_job *j, gguf_writer *w, retype_error *e, tools_tick tick, void *user,
                       uint64_t done, uint64_t total, llada_err *err);
 
 #endif
