@@ -10,6 +10,7 @@ int cmd_eval(const options *o);
 int cmd_info(const options *o);
 int cmd_tokenize(const options *o);
 int cmd_logits(const options *o);
+int cmd_serve(const options *o);
 int cmd_trace(const options *o);
 
 #endif

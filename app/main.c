@@ -19,6 +19,7 @@ static int run_command(const opt_command *cmd, const options *o)
     case CMD_INFO: return cmd_info(o);
     case CMD_TOKENIZE: return cmd_tokenize(o);
     case CMD_LOGITS: return cmd_logits(o);
+    case CMD_SERVE: return cmd_serve(o);
     case CMD_TRACE: return cmd_trace(o);
     default: return EXIT_FAILED;
     }

@@ -495,6 +495,7 @@ void opt_free(options *o)
     free(o->sayings);
     free(o->sets.p);
     free(o->recipes.p);
+    free(o->allow_hosts.p);
     *o = (options){0};
 }
 

@@ -8,7 +8,8 @@
 
 enum {
     CMD_RUN = 1, CMD_CHAT = 2, CMD_EVAL = 4, CMD_INFO = 8, CMD_TOKENIZE = 16, CMD_LOGITS = 32, CMD_TRACE = 64,
-    CMD_GENERATE = CMD_RUN | CMD_CHAT | CMD_EVAL /* the commands that take a recipe */
+    CMD_SERVE = 256,
+    CMD_GENERATE = CMD_SERVE | CMD_RUN | CMD_CHAT | CMD_EVAL /* the commands that take a recipe */
 };
 
 /* One thing said about the recipe, in the order it was said; texts are borrowed from argv and the environment. */
@@ -47,6 +48,11 @@ typedef struct {
     int64_t limit, seeds;
     int64_t extract;      /* an extract_rule of eval.h; 0: auto */
     const char *markdown, *svg, *resume;
+    /* serve */
+    const char *host, *api_key;
+    opt_list allow_hosts;
+    int64_t port, queue;  /* 0: the default */
+    bool any_port, metrics;
     /* tokenize, logits */
     const char *ids, *tokens;
     opt_list owned;       /* texts the options own */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define AT(field) offsetof(options, field)
-#define MODEL (CMD_RUN | CMD_CHAT | CMD_EVAL | CMD_INFO | CMD_TOKENIZE | CMD_LOGITS)
+#define MODEL (CMD_RUN | CMD_CHAT | CMD_EVAL | CMD_INFO | CMD_TOKENIZE | CMD_LOGITS | CMD_SERVE)
 #define SESSION (CMD_GENERATE | CMD_LOGITS)
 enum { MOST_TOKENS = 65536 };
 
@@ -30,7 +30,7 @@ static const opt_def table[] = {
      "the prompt; without it: -f, else standard input", NULL},
     {"--file -f", OPT_TEXT, CMD_RUN | CMD_TOKENIZE, AT(file), 0, 0, false, "FILE",
      "read the prompt from a file (- is standard input)", NULL},
-    {"--system -sys --system-prompt", OPT_TEXT, CMD_GENERATE, AT(system), 0, 0, false, "TEXT",
+    {"--system -sys --system-prompt", OPT_TEXT, CMD_GENERATE & ~CMD_SERVE, AT(system), 0, 0, false, "TEXT",
      "a system message before the prompt", NULL},
     {"--raw", OPT_SWITCH, CMD_RUN | CMD_EVAL, AT(raw), 0, 0, false, NULL,
      "the prompt is plain text, not a message in the chat layout", NULL},
@@ -38,11 +38,11 @@ static const opt_def table[] = {
      "most tokens of the answer, and the canvas unless --gen says else (default 128)", NULL},
     {"--seed -s", OPT_INT, CMD_GENERATE, AT(seed), -1, INT64_MAX, true, "N",
      "seed of the random numbers (default 0); -1: a random one", NULL},
-    {"--recipe", OPT_RECIPE, CMD_RUN | CMD_CHAT, 0, 0, 0, true, "NAME", "decoding recipe, NAME[:key=value,...]", NULL},
+    {"--recipe", OPT_RECIPE, CMD_SERVE | CMD_RUN | CMD_CHAT, 0, 0, 0, true, "NAME", "decoding recipe, NAME[:key=value,...]", NULL},
     {"--recipe", OPT_LIST, CMD_EVAL, AT(recipes), 0, 0, false, "NAME",
      "decoding recipe, NAME[:key=value,...]; may be repeated", NULL},
     {"--settings", OPT_SETTINGS, CMD_GENERATE, 0, 0, 0, true, "FILE", "JSON object of recipe keys", NULL},
-    {"--set", OPT_PAIR, CMD_RUN | CMD_CHAT, 0, 0, 0, false, "KEY=VALUE", "one recipe key", NULL},
+    {"--set", OPT_PAIR, CMD_SERVE | CMD_RUN | CMD_CHAT, 0, 0, 0, false, "KEY=VALUE", "one recipe key", NULL},
 
     /* output */
     {"--json", OPT_SWITCH, CMD_RUN | CMD_EVAL | CMD_INFO | CMD_TOKENIZE, AT(json), 0, 0, false, NULL,
@@ -63,6 +63,19 @@ static const opt_def table[] = {
     {"--svg", OPT_TEXT, CMD_EVAL, AT(svg), 0, 0, false, "FILE", "write a plot of accuracy against passes", NULL},
     {"--resume", OPT_TEXT, CMD_EVAL, AT(resume), 0, 0, false, "FILE",
      "keep every answer in FILE, and do not run again what is there", NULL},
+
+    /* serve */
+    {"--host", OPT_TEXT, CMD_SERVE, AT(host), 0, 0, true, "NAME",
+     "address to listen at (default 127.0.0.1); one that other machines reach needs an API key", NULL},
+    {"--port", OPT_INT, CMD_SERVE, AT(port), 1, 65535, true, "N", "port to listen at (default 8080)", NULL},
+    {"--any-port", OPT_SWITCH, CMD_SERVE, AT(any_port), 0, 0, false, NULL, "listen at a free port, and say which", NULL},
+    {"--api-key", OPT_TEXT, CMD_SERVE, AT(api_key), 0, 0, true, "KEY",
+     "clients must send it; better LLADA_API_KEY, as others can see a command line", NULL},
+    {"--allow-host", OPT_LIST, CMD_SERVE, AT(allow_hosts), 0, 0, false, "NAME",
+     "a further name that this server is reached by; may be repeated", NULL},
+    {"--queue", OPT_INT, CMD_SERVE, AT(queue), 1, 1024, true, "N",
+     "requests that may wait for the one that runs (default 16)", NULL},
+    {"--metrics", OPT_SWITCH, CMD_SERVE, AT(metrics), 0, 0, true, NULL, "answer GET /metrics, for Prometheus", NULL},
 
     /* tokenize, logits, trace */
     {"--ids", OPT_TEXT, CMD_TOKENIZE, AT(ids), 0, 0, false, "1,2,3", "ids to text, instead of text to ids", NULL},
@@ -106,6 +119,8 @@ static const opt_command commands[] = {
     {"info", "[-m FILE] [--json]", "what a model file holds and needs", CMD_INFO, 1},
     {"tokenize", "[-m FILE] [-p TEXT | -f FILE | --ids 1,2,3]", "text to ids, ids to text", CMD_TOKENIZE, 1},
     {"logits", "[-m FILE] --tokens 1,2,3 --out FILE", "scores of one forward pass, as raw float32", CMD_LOGITS, 0},
+    {"serve", "[-m FILE] [--host NAME] [--port N] [flags]", "an OpenAI-compatible server, and a page to watch text form",
+     CMD_SERVE, 0},
     {"trace", "FILE -o report.html", "the report of a trace that run --trace wrote", CMD_TRACE, 1},
 };
 

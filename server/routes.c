@@ -1,0 +1,410 @@
+/* routes.c - which request is answered by what (routes.h). */
+#include "routes.h"
+
+#include "guard.h"
+#include "page.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Texts from this size on are read by one thread at a time: a tokenizer at work on many would take memory and cores. */
+enum { LARGE_BODY = 64 << 10 };
+
+struct routes {
+    const server_opts *o;  /* borrowed */
+    metrics m;
+    queue *q;              /* set before `ready` */
+    openai_ground ground;  /* the same */
+    atomic_bool ready, draining;
+    atomic_int connections;
+    pthread_mutex_t large;
+    double began;
+};
+
+/* ---------------------------------------------------------------- life */
+
+routes *routes_open(const server_opts *o)
+{
+    routes *r = buf_new(1, sizeof *r);
+    r->o = o;
+    metrics_open(&r->m);
+    pthread_mutex_init(&r->large, NULL);
+    r->began = now_seconds();
+    return r;
+}
+
+void routes_model(routes *r, const llada_model *m, const llada_recipe *recipe)
+{
+    openai_ground *g = &r->ground;
+    *g = (openai_ground){.model = m, .recipe = *recipe, .max_tokens = r->o->max_tokens, .seed = r->o->seed};
+    g->info.size = sizeof g->info;
+    llada_model_get_info(m, &g->info);
+    g->ctx = r->o->ctx ? r->o->ctx : g->info.n_ctx > 0 ? g->info.n_ctx : 4096;
+    queue_opts q = {.model = m, .waiting = r->o->waiting, .m = &r->m};
+    llada_session_opts_defaults(&q.session);
+    q.session.ctx = g->ctx;
+    q.session.threads = r->o->threads;
+    q.session.kv_f16 = r->o->kv_f16;
+    q.session.cpu_mask = r->o->cpu_mask;
+    r->q = queue_open(&q);
+    atomic_store(&r->ready, r->q != NULL);
+}
+
+void routes_connections(routes *r, int n) { atomic_store(&r->connections, n); }
+
+void routes_drain(routes *r, double seconds)
+{
+    atomic_store(&r->draining, true);
+    if (atomic_load(&r->ready)) queue_drain(r->q, seconds);
+}
+
+void routes_close(routes **rp)
+{
+    routes *r = *rp;
+    if (!r) return;
+    if (r->q) queue_close(&r->q);
+    metrics_close(&r->m);
+    pthread_mutex_destroy(&r->large);
+    free(r);
+    *rp = NULL;
+}
+
+void routes_free(route_answer *a)
+{
+    buf_free(&a->body);
+    if (a->stream) stream_free(a->stream);
+    *a = (route_answer){0};
+}
+
+void routes_answered(routes *r, int status) { metrics_answer(&r->m, status); }
+
+/* ---------------------------------------------------------------- answers */
+
+static void answer_json(route_answer *a, int status, json_t *o)
+{
+    a->status = status;
+    a->type = "application/json";
+    reply_write(o, &a->body);
+}
+
+static void answer_refusal(route_answer *a, const refusal *no) { answer_json(a, no->status, reply_error(no)); }
+
+void routes_refuse(routes *r, route_answer *a, int status, const char *code, const char *message)
+{
+    refusal no = {0};
+    refuse(&no, status, code, NULL, "%s", message);
+    answer_refusal(a, &no);
+    if (status == 503) a->retry_after = 1;
+}
+
+static bool needs_model(routes *r, route_answer *a)
+{
+    if (atomic_load(&r->draining)) {
+        routes_refuse(r, a, 503, "shutting_down", "the server is shutting down");
+        return false;
+    }
+    if (atomic_load(&r->ready)) return true;
+    routes_refuse(r, a, 503, "loading", "the model is being loaded");
+    return false;
+}
+
+static bool health(routes *r, const route_request *q, route_answer *a)
+{
+    bool good = atomic_load(&r->ready) && !atomic_load(&r->draining);
+    const char *what = good ? "ok" : atomic_load(&r->draining) ? "shutting down" : "loading";
+    json_t *o = json_object();
+    json_object_set_new(o, "status", json_string(what));
+    answer_json(a, good ? 200 : 503, o);
+    if (!good) a->retry_after = 1;
+    return true;
+}
+
+static bool page(routes *r, const route_request *q, route_answer *a)
+{
+    const page_file *f = page_find(q->path);
+    a->status = 200;
+    a->type = f->type;
+    a->bytes = f->begin;
+    a->n_bytes = (size_t)(f->end - f->begin);
+    a->page = true;
+    return true;
+}
+
+static bool models(routes *r, const route_request *q, route_answer *a)
+{
+    json_t *o = json_object(), *list = json_array(), *m = json_object();
+    const char *name = r->ground.info.name;
+    json_object_set_new(m, "id", reply_text(name, strlen(name)));
+    json_object_set_new(m, "object", json_string("model"));
+    json_object_set_new(m, "created", json_integer(0));
+    json_object_set_new(m, "owned_by", json_string("llada"));
+    json_array_append_new(list, m);
+    json_object_set_new(o, "object", json_string("list"));
+    json_object_set_new(o, "data", list);
+    answer_json(a, 200, o);
+    return true;
+}
+
+static json_t *recipe_json(const llada_recipe *recipe)
+{
+    size_t n;
+    const llada_recipe_key *keys = llada_recipe_keys(&n);
+    json_t *o = json_object();
+    for (size_t i = 0; i < n; i++) {
+        char value[64] = "";
+        json_t *k = json_object();
+        llada_recipe_get(recipe, keys[i].key, value, sizeof value, NULL);
+        json_object_set_new(k, "value", json_string(value));
+        json_object_set_new(k, "values", json_string(keys[i].values));
+        json_object_set_new(k, "help", json_string(keys[i].help));
+        json_object_set_new(o, keys[i].key, k);
+    }
+    return o;
+}
+
+static bool props(routes *r, const route_request *q, route_answer *a)
+{
+    const openai_ground *g = &r->ground;
+    json_t *o = json_object(), *m = json_object(), *names = json_array();
+    size_t n;
+    const char *const *recipes = llada_recipe_names(&n);
+    int running, waiting;
+    queue_count(r->q, &running, &waiting);
+    for (size_t i = 0; i < n; i++) json_array_append_new(names, json_string(recipes[i]));
+    json_object_set_new(m, "name", reply_text(g->info.name, strlen(g->info.name)));
+    json_object_set_new(m, "arch", json_string(g->info.arch));
+    json_object_set_new(m, "chat_layout", g->info.chat_layout ? json_string(g->info.chat_layout) : json_null());
+    json_object_set_new(m, "causal", json_boolean(g->info.causal));
+    json_object_set_new(m, "n_params", json_integer((json_int_t)g->info.n_params));
+    json_object_set_new(m, "n_vocab", json_integer(g->info.n_vocab));
+    json_object_set_new(m, "n_ctx", json_integer(g->info.n_ctx));
+    json_object_set_new(o, "version", json_string(llada_version()));
+    json_object_set_new(o, "model", m);
+    json_object_set_new(o, "ctx", json_integer(g->ctx));
+    json_object_set_new(o, "max_tokens", json_integer(g->max_tokens));
+    json_object_set_new(o, "recipes", names);
+    json_object_set_new(o, "recipe", json_string(g->recipe.name));
+    json_object_set_new(o, "keys", recipe_json(&g->recipe));
+    json_object_set_new(o, "running", json_integer(running));
+    json_object_set_new(o, "waiting", json_integer(waiting));
+    json_object_set_new(o, "most_waiting", json_integer(r->o->waiting));
+    answer_json(a, 200, o);
+    return true;
+}
+
+static bool show_metrics(routes *r, const route_request *q, route_answer *a)
+{
+    metrics_now now = {.connections = atomic_load(&r->connections), .up = now_seconds() - r->began};
+    if (atomic_load(&r->ready)) queue_count(r->q, &now.running, &now.waiting);
+    a->status = 200;
+    a->type = "text/plain; version=0.0.4";
+    metrics_text(&r->m, &now, &a->body);
+    return true;
+}
+
+/* ---------------------------------------------------------------- tokens */
+
+static bool tokenize(routes *r, const route_request *q, route_answer *a)
+{
+    refusal no = {0};
+    const char *s;
+    size_t len, n;
+    bool special = false;
+    int32_t *ids = NULL;
+    json_t *o = fields_parse(q->body, q->n_body, &no), *list = json_array();
+    if (o && !field_text(o, "content", true, &s, &len, &no))
+        refuse(&no, 400, "bad_value", "content", "'content' must be there: the text");
+    if (o) field_bool(o, "parse_special", &special, &no);
+    if (!no.status && openai_ids(&r->ground, s, len, special, ROUTES_MAX_BODY, &ids, &n, &no))
+        for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
+    free(ids);
+    json_decref(o);
+    json_t *out = json_object();
+    json_object_set_new(out, "tokens", list);
+    if (no.status) {
+        json_decref(out);
+        answer_refusal(a, &no);
+    } else {
+        answer_json(a, 200, out);
+    }
+    return true;
+}
+
+static void detokenize_ids(routes *r, const int32_t *ids, size_t n, bool special, route_answer *a)
+{
+    llada_err err = {0};
+    size_t len = 0;
+    char *s = NULL;
+    llada_status st = llada_detokenize(r->ground.model, ids, n, special, NULL, 0, &len, &err);
+    if (!st) {
+        s = buf_new(len, 1);
+        st = llada_detokenize(r->ground.model, ids, n, special, s, len, &len, &err);
+    }
+    if (st) {
+        routes_refuse(r, a, st == LLADA_NO_MEMORY ? 500 : 400, "bad_value", err.text);
+    } else {
+        json_t *out = json_object();
+        json_object_set_new(out, "content", reply_text(s, len));
+        answer_json(a, 200, out);
+    }
+    free(s);
+}
+
+static bool detokenize(routes *r, const route_request *q, route_answer *a)
+{
+    refusal no = {0};
+    bool special = false;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    json_t *o = fields_parse(q->body, q->n_body, &no);
+    const json_t *list = json_object_get(o, "tokens");
+    if (o && !json_is_array(list)) refuse(&no, 400, "bad_value", "tokens", "'tokens' must be an array of token ids");
+    if (o) field_bool(o, "special", &special, &no);
+    if (!no.status && field_ids(list, "tokens", r->ground.info.n_vocab - 1, &ids, &n, &no))
+        detokenize_ids(r, ids, n, special, a);
+    else
+        answer_refusal(a, &no);
+    free(ids);
+    json_decref(o);
+    return true;
+}
+
+/* ---------------------------------------------------------------- generations */
+
+enum { LOOKS_PER_SECOND = 20 };
+
+static void line_is_full(routes *r, route_answer *a)
+{
+    int running, waiting;
+    queue_count(r->q, &running, &waiting);
+    char why[160];
+    snprintf(why, sizeof why, "%d running and %d waiting: the line is full", running, waiting);
+    metrics_full(&r->m);
+    routes_refuse(r, a, 503, "overloaded", why);
+    double seconds = queue_seconds(r->q) * (waiting + running) / 2;
+    a->retry_after = seconds < 1 ? 1 : seconds > 60 ? 60 : (int)seconds;
+}
+
+/* Waits until the job runs (streamed) or is done; false: the client has gone. */
+static bool wait_for(job *j, bool streamed)
+{
+    while (true) {
+        pthread_mutex_lock(&j->lock);
+        bool there = j->phase == JOB_DONE || (streamed && j->phase == JOB_RUNNING);
+        pthread_mutex_unlock(&j->lock);
+        if (there) return true;
+        if (!job_wait(j, 1.0 / LOOKS_PER_SECOND)) return false;
+    }
+}
+
+static void answer_whole(job *j, const openai_ask *ask, const reply_name *name, route_answer *a)
+{
+    refusal no = {0};
+    pthread_mutex_lock(&j->lock);
+    if (j->status) reply_failure(j, &no);
+    else answer_json(a, 200, reply_whole(name, j, ask->logprobs));
+    pthread_mutex_unlock(&j->lock);
+    if (!no.status) return;
+    answer_refusal(a, &no);
+    if (no.status == 503) a->retry_after = 1;
+}
+
+static bool generate(routes *r, const route_request *q, route_answer *a, api_kind api)
+{
+    openai_ask ask;
+    reply_name name;
+    refusal no = {0};
+    bool large = q->n_body >= LARGE_BODY;
+    if (large) pthread_mutex_lock(&r->large);
+    bool good = openai_read(&ask, api, q->body, q->n_body, &r->ground, &no);
+    if (large) pthread_mutex_unlock(&r->large);
+    if (!good) {
+        answer_refusal(a, &no);
+        openai_free(&ask);
+        return true;
+    }
+    job *j = job_new(&ask.gen, r->ground.model, q->fd);
+    if (!queue_add(r->q, j)) {
+        job_leave(j);
+        if (needs_model(r, a)) line_is_full(r, a);
+        return true;
+    }
+    reply_begin(&name, api, r->ground.info.name);
+    bool streamed = ask.show != SHOW_WHOLE, here = wait_for(j, streamed);
+    pthread_mutex_lock(&j->lock);
+    bool failed = j->phase == JOB_DONE && j->status;
+    pthread_mutex_unlock(&j->lock);
+    if (here && streamed && !failed) {
+        a->status = 200;
+        a->type = "text/event-stream";
+        a->stream = stream_new(j, &ask, &name);
+        return true;
+    }
+    if (here) answer_whole(j, &ask, &name, a);
+    job_leave(j);
+    return here;
+}
+
+static bool chat(routes *r, const route_request *q, route_answer *a) { return generate(r, q, a, API_CHAT); }
+static bool complete(routes *r, const route_request *q, route_answer *a) { return generate(r, q, a, API_TEXT); }
+static bool infill(routes *r, const route_request *q, route_answer *a) { return generate(r, q, a, API_INFILL); }
+
+/* ---------------------------------------------------------------- the table */
+
+typedef struct {
+    const char *path;
+    bool post, open, early; /* open: no key; early: also while the model is being loaded */
+    bool (*handle)(routes *r, const route_request *q, route_answer *a);
+} route;
+
+static const route table[] = {
+    {"/health", false, true, true, health},
+    {"/", false, true, true, page},
+    {"/page.css", false, true, true, page},
+    {"/page.js", false, true, true, page},
+    {"/v1/models", false, false, false, models},
+    {"/props", false, false, false, props},
+    {"/metrics", false, false, true, show_metrics},
+    {"/v1/chat/completions", true, false, false, chat},
+    {"/v1/completions", true, false, false, complete},
+    {"/infill", true, false, false, infill},
+    {"/tokenize", true, false, false, tokenize},
+    {"/detokenize", true, false, false, detokenize},
+};
+
+static const route *find(const routes *r, const char *path)
+{
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (!strcmp(table[i].path, path)) return table[i].handle == show_metrics && !r->o->metrics ? NULL : &table[i];
+    return NULL;
+}
+
+bool routes_check(routes *r, const route_request *q, route_answer *a)
+{
+    const server_opts *o = r->o;
+    const route *w = find(r, q->path);
+    bool get = !strcmp(q->method, "GET") || !strcmp(q->method, "HEAD"), post = !strcmp(q->method, "POST");
+    if (!guard_host(q->host, o->host, o->hosts, o->n_hosts))
+        routes_refuse(r, a, 403, "bad_host", "the Host header names a host this server does not answer for (--allow-host)");
+    else if (!guard_origin(q->origin, q->host))
+        routes_refuse(r, a, 403, "bad_origin", "pages of other sites may not use this server");
+    else if (!w)
+        routes_refuse(r, a, 404, "not_found", "there is nothing at this path");
+    else if (w->post ? !post : !get) {
+        routes_refuse(r, a, 405, "bad_method", w->post ? "this path takes POST" : "this path takes GET");
+        a->allow = w->post ? "POST" : "GET, HEAD";
+    } else if (!w->open && o->key && !guard_key(q->authorization, o->key))
+        routes_refuse(r, a, 401, "invalid_api_key", "an API key is needed, as in 'Authorization: Bearer KEY'");
+    else if (w->post && !guard_json(q->type))
+        routes_refuse(r, a, 415, "bad_content_type", "the Content-Type must be application/json");
+    else
+        return w->early || needs_model(r, a);
+    return false;
+}
+
+bool routes_handle(routes *r, const route_request *q, route_answer *a)
+{
+    return find(r, q->path)->handle(r, q, a);
+}
