@@ -4,8 +4,8 @@
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 set(TEST_TIMEOUT 300)
-if(CMAKE_CROSSCOMPILING)
-  set(TEST_TIMEOUT 1500) # an emulator
+if(CMAKE_CROSSCOMPILING OR LLADA_SANITIZE)
+  set(TEST_TIMEOUT 1500) # an emulator or a sanitizer: up to 20 times slower
 endif()
 
 # gcc 12.2 for aarch64 fails on some sums of doubles ("internal compiler error: in vect_transform_reduction").
