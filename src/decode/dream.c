@@ -17,7 +17,7 @@ static int choose_each(decoder *d, float share)
 {
     int n = 0;
     for (int i = d->n_prompt; i < d->n_all; i++) {
-        if (d->state[i] != POS_INVISIBLE) continue;
+        if (d->state[i] != POS_INVISIBLE || d->closed[i]) continue;
         d->chosen[i] = rng_unit(&d->random) < share;
         n += d->chosen[i];
     }
@@ -28,11 +28,11 @@ static int choose_each(decoder *d, float share)
 void dream_plan(decoder *d)
 {
     int steps = d->r.steps > 0 ? d->r.steps : d->block_masks, masks = 0;
-    for (int i = d->n_prompt; i < d->n_all; i++) masks += d->state[i] == POS_INVISIBLE;
+    for (int i = d->n_prompt; i < d->n_all; i++) masks += d->state[i] == POS_INVISIBLE && !d->closed[i];
     for (d->quota = 0; d->quota == 0; d->dream_step++) {
         int i = d->dream_step;
         float eps = (float)d->r.eps, share = 1;
-        if (i < steps - 1) share = 1 - time_at(eps, i + 1, steps + 1) / time_at(eps, i, steps + 1);
+        if (i < steps - 1) share = fmaxf(0, 1 - time_at(eps, i + 1, steps + 1) / time_at(eps, i, steps + 1)); /* NaN: 0 */
         d->quota = d->r.alg == LLADA_ALG_ORIGIN ? choose_each(d, share) : (int)((float)masks * share);
     }
 }

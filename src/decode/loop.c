@@ -140,7 +140,7 @@ static bool hole_done(const decoder *d, int lo, int hi)
         if (!written || d->draft[i]) clean = false;
         masks |= !written;
     }
-    return !masks;
+    return d->r.dppr ? !masks : clean; /* unconfirmed drafts are looked at by revision's last jobs, or by a pass */
 }
 
 static void close_holes(decoder *d, bool *finished)

@@ -170,9 +170,9 @@ llada_status window_plan(decoder *d, llada_err *err)
     for (int i = d->n_prompt; i < b1; i++) d->n_checks += d->draft[i] && !d->closed[i];
     for (int i = 0; i < d->n_all; i++) d->chosen[i] = false;
     if (d->windowed && !d->full) choose_window(d, b0, b1, d->n_checks * d->per_look);
-    if (d->r.rule == LLADA_RULE_DREAM) dream_plan(d);
-    for (int i = b0 - d->r.vicinity; i < b1 + d->r.vicinity; i++) /* with vicinity 0: the block, chosen or not a mask */
+    for (int i = b0 - d->r.vicinity; i < b1 + d->r.vicinity; i++) /* all of the block and around it, masks or not */
         if (d->r.vicinity && i >= 0 && i < d->n_all) d->chosen[i] = true;
+    if (d->r.rule == LLADA_RULE_DREAM) dream_plan(d);
     rows_clear(&d->rows);
     plan_rows(d, b0, b1);
 

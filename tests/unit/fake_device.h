@@ -3,8 +3,9 @@
  * up scores.  What a row "computes" is a hash of what it sees, over two layers as in a network: wrong, stale or missing
  * columns change the scores.  A test may also write the scores itself, by position (`script`).
  *
- *     device_weights net = fake_net(12, 16);
- *     decoder_open(&d, &fake_model(..).m, &fake_device, &net, ...)
+ *     device_weights net = {.salt = 7, .noise = 2};
+ *     fake_model(&parts, false, false);
+ *     decoder_open(&d, &parts.m, &fake_device, &net, ...);
  *
  * Include it in one file of a program: it defines the two opaque types of device.h. */
 #ifndef TESTS_FAKE_DEVICE_H
@@ -28,9 +29,9 @@ typedef struct {
     model m;
 } fake_model_parts;
 
-static inline void fake_model(fake_model_parts *f)
+static inline void fake_model(fake_model_parts *f, bool shift, bool causal)
 {
-    *f = (fake_model_parts){.arch.name = "fake"};
+    *f = (fake_model_parts){.arch = {.name = "fake", .shift_logits = shift, .causal = causal}};
     f->m.file = &f->file;
     f->m.arch = &f->arch;
     f->m.n_vocab = FAKE_VOCAB;
@@ -54,6 +55,7 @@ struct device_weights {
     void *user;
     int ends;            /* of 256 positions, how many would like to be an end token */
     int bad;             /* of 4096 rows, how many get NaN or infinity */
+    bool causal;         /* a row sees nothing behind its position */
     int noise;           /* 0..5: how much what a row sees counts against what its position likes */
     int passes, jobs;    /* runs; of these with two groups */
     char wrong[160];     /* the first breach of the contract, or "" */
@@ -135,6 +137,8 @@ static inline llada_status fake_rows(device_ctx *c, const pass *p, llada_err *er
     }
     for (int i = 0; i < p->n_want; i++)
         if (p->want[i] < 0 || p->want[i] >= p->n) return fake_wrong(c, err, "wanted row", p->want[i], p->n);
+    for (int r = 0; p->instead && r < p->n; r++)
+        if (p->instead[r] < -1 || p->instead[r] >= p->n) return fake_wrong(c, err, "row instead", p->instead[r], p->n);
     return LLADA_OK;
 }
 
@@ -155,6 +159,7 @@ static inline llada_status fake_cols(device_ctx *c, const pass *p, int g, llada_
 static inline uint64_t fake_see(const device_ctx *c, const pass *p, int r, int layer)
 {
     const pass_cols *l = &p->cols[p->group[r]];
+    int other = p->instead ? p->instead[r] : -1;
     uint64_t h = c->w->salt;
     bool own = false;
     for (int i = 0; i <= l->n; i++) {
@@ -163,7 +168,9 @@ static inline uint64_t fake_see(const device_ctx *c, const pass *p, int r, int l
             own = true;
             if (i < l->n && l->pos[i] == p->pos[r]) continue;
         }
-        if (i < l->n) h = fake_mix(h, c->slot[l->slot[i]].layer[layer]);
+        if (i == l->n || (c->w->causal && l->pos[i] > p->pos[r])) continue;
+        int slot = other >= 0 && l->pos[i] == p->pos[other] ? p->slot[other] : l->slot[i];
+        h = fake_mix(h, c->slot[slot].layer[layer]);
     }
     return fake_mix(h, (uint64_t)layer);
 }
