@@ -14,7 +14,7 @@
 #include "../../src/device/cpu/x86/row_avx512.c"
 #include "../../src/device/cpu/x86/unpack_avx512.c"
 #define dots dots_avx512
-#define mix mix_avx512
+#define mix  mix_avx512
 #define COLS COLS_avx512
 #include "../../src/device/cpu/x86/attn_avx512.c"
 #undef dots

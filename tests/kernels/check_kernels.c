@@ -70,42 +70,39 @@ static int below(int n) { return (int)rng_below(&source, (uint64_t)n); }
 static float *floats(size_t n, double scale)
 {
     float *p = guarded(n * sizeof *p);
-    for (size_t i = 0; i < n; i++)
-        p[i] = (float)(scale * (2 * rng_unit(&source) - 1));
+    for (size_t i = 0; i < n; i++) p[i] = (float)(scale * (2 * rng_unit(&source) - 1));
     return p;
 }
 
 static uint16_t *halves(size_t n)
 {
     uint16_t *p = guarded(n * sizeof *p);
-    for (size_t i = 0; i < n; i++)
-        p[i] = half_from_float((float)(2 * rng_unit(&source) - 1));
+    for (size_t i = 0; i < n; i++) p[i] = half_from_float((float)(2 * rng_unit(&source) - 1));
     return p;
 }
 
 static void wrong(const char *what, int i, double got, double want)
 {
-    if (failures++ < 20)
-        printf("  %s: %s: value %d is %.9g, should be %.9g\n", now, what, i, got, want);
+    if (failures++ < 20) printf("  %s: %s: value %d is %.9g, should be %.9g\n", now, what, i, got, want);
 }
 
 static void near_(const char *what, int i, double got, double want, double bound)
 {
     checks++;
-    if (!(fabs(got - want) <= bound))
-        wrong(what, i, got, want);
+    if (!(fabs(got - want) <= bound)) wrong(what, i, got, want);
 }
 
 static void same_bits(const char *what, int i, float got, float want)
 {
     checks++;
-    if (memcmp(&got, &want, sizeof got) != 0 && !(isnan(got) && isnan(want)))
-        wrong(what, i, got, want);
+    if (memcmp(&got, &want, sizeof got) != 0 && !(isnan(got) && isnan(want))) wrong(what, i, got, want);
 }
 
 /* ------------------------------------------------------------ one function a signature */
 
-static const int sizes[] = { 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 130, 255, 256, 257, 1000, 1024 };
+static const int sizes[] = {
+    1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 130, 255, 256, 257, 1000, 1024
+};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
 static void check_mm(const kern_table *t, int m, int n, int k, bool add)
@@ -155,20 +152,17 @@ static void unpack(const kern_table *t, uint32_t type)
     now = t->unpack[type].name;
     for (int s = 0; s < N_SIZES; s++) {
         size_t n = (size_t)sizes[s] * (size_t)(q->block > 1 ? q->block : 1), bytes;
-        if (!quant_row_bytes(type, n, &bytes))
-            continue;
+        if (!quant_row_bytes(type, n, &bytes)) continue;
         uint8_t *src = guarded(bytes);
         float *want = malloc(n * sizeof *want), *got = guarded(n * sizeof *got);
-        for (size_t i = 0; i < bytes; i++)
-            src[i] = (uint8_t)below(256);
+        for (size_t i = 0; i < bytes; i++) src[i] = (uint8_t)below(256);
         if (q->block > 1 && q->encode && s % 2) { /* half of the time sensible scales */
             float *f = floats(n, 3);
             q->encode(src, f, n);
         }
         q->decode(want, src, n);
         t->unpack[type].fn(got, src, n);
-        for (size_t i = 0; i < n; i++)
-            same_bits(q->name, (int)i, got[i], want[i]);
+        for (size_t i = 0; i < n; i++) same_bits(q->name, (int)i, got[i], want[i]);
         free(want);
         release_all();
     }
@@ -182,13 +176,10 @@ static void norm(const kern_table *t)
             int n = sizes[s];
             float *x = floats((size_t)n, 5), *w = floats((size_t)n, 2), *out = in_place ? x : floats((size_t)n, 1);
             double sum = 0, *want = malloc((size_t)n * sizeof *want);
-            for (int i = 0; i < n; i++)
-                sum += (double)x[i] * x[i];
-            for (int i = 0; i < n; i++)
-                want[i] = x[i] / sqrt(sum / n + 1e-5f) * w[i];
+            for (int i = 0; i < n; i++) sum += (double)x[i] * x[i];
+            for (int i = 0; i < n; i++) want[i] = x[i] / sqrt(sum / n + 1e-5f) * w[i];
             t->norm.fn(out, x, w, n, 1e-5f);
-            for (int i = 0; i < n; i++)
-                near_("norm", i, out[i], want[i], 4 * U * fabs(want[i]));
+            for (int i = 0; i < n; i++) near_("norm", i, out[i], want[i], 4 * U * fabs(want[i]));
             free(want);
             release_all();
         }
@@ -216,7 +207,8 @@ static void rope(const kern_table *t, int style)
 
 static void swiglu(const kern_table *t)
 {
-    static const float edges[] = { 0, -0.0f, 1e-40f, -1e-40f, 87, -87, 88.8f, -88.8f, -89.5f, -104, -200, 1000, -1000, 3e38f };
+    static const float edges[] = { 0,      -0.0f,  1e-40f, -1e-40f, 87,   -87,   88.8f,
+                                   -88.8f, -89.5f, -104,   -200,    1000, -1000, 3e38f };
     now = t->swiglu.name;
     for (int s = 0; s < N_SIZES; s++)
         for (int alias = 0; alias < 3; alias++) {
@@ -225,14 +217,11 @@ static void swiglu(const kern_table *t)
             float *out = alias == 0 ? floats(n, 1) : alias == 1 ? a : b;
             double *want = malloc(n * sizeof *want);
             for (size_t i = 0; i < n; i += 3)
-                if (s % 2)
-                    a[i] = edges[below(sizeof edges / sizeof *edges)];
-            for (size_t i = 0; i < n; i++)
-                want[i] = a[i] / (1 + exp(-(double)a[i])) * b[i];
+                if (s % 2) a[i] = edges[below(sizeof edges / sizeof *edges)];
+            for (size_t i = 0; i < n; i++) want[i] = a[i] / (1 + exp(-(double)a[i])) * b[i];
             t->swiglu.fn(out, a, b, n);
             for (size_t i = 0; i < n; i++)
-                if (fabs(want[i]) < FLT_MAX)
-                    near_("gate", (int)i, out[i], want[i], 16 * U * fabs(want[i]) + 1e-36);
+                if (fabs(want[i]) < FLT_MAX) near_("gate", (int)i, out[i], want[i], 16 * U * fabs(want[i]) + 1e-36);
             free(want);
             release_all();
         }
@@ -253,11 +242,9 @@ static void softmax(const kern_table *t)
             for (int i = 0; i < n; i++) /* the largest is 0, so that exp's argument is exact */
                 x[i] = kind == 0 ? -fabsf(x[i]) * 8 : -fabsf(x[i]) * 110;
             if (kind == 2)
-                for (int i = 0; i < n; i += 2)
-                    x[i] = i % 4 ? -INFINITY : -FLT_MAX;
+                for (int i = 0; i < n; i += 2) x[i] = i % 4 ? -INFINITY : -FLT_MAX;
             x[top] = 0;
-            for (int i = 0; i < n; i++)
-                sum += want[i] = exp((double)x[i]);
+            for (int i = 0; i < n; i++) sum += want[i] = exp((double)x[i]);
             float got = t->softmax.fn(x, n);
             for (int i = 0; i < n; i++) /* halfway between subnormals counts as right both ways */
                 near_("exp", i, x[i], want[i], 4 * U * want[i] + (want[i] > 0 ? 0.51 * 1.4e-45 : 0));
@@ -268,10 +255,8 @@ static void softmax(const kern_table *t)
     for (int n = 1; n <= 40; n++) { /* a shift changes little; NaN anywhere shows in the sum */
         float *x = floats((size_t)n, 1), x0 = x[0];
         double sum = 0, max = x0;
-        for (int i = 0; i < n; i++)
-            max = x[i] > max ? x[i] : max;
-        for (int i = 0; i < n; i++)
-            sum += exp(x[i] - max);
+        for (int i = 0; i < n; i++) max = x[i] > max ? x[i] : max;
+        for (int i = 0; i < n; i++) sum += exp(x[i] - max);
         near_("shifted sum", n, t->softmax.fn(x, n), sum, (2 * n + 8) * U * sum);
         x = floats((size_t)n, 1);
         x[below(n)] = NAN;
@@ -294,8 +279,7 @@ static void *make_store(int kind, int slots, size_t stride, int d, float **as_fl
 static int32_t *some_slots(int n, int slots)
 {
     int32_t *p = guarded((size_t)n * sizeof *p);
-    for (int i = 0; i < n; i++)
-        p[i] = i == 0 ? slots - 1 : below(slots);
+    for (int i = 0; i < n; i++) p[i] = i == 0 ? slots - 1 : below(slots);
     return p;
 }
 
@@ -330,8 +314,7 @@ static void dots(const kern_table *t, int kind)
 {
     now = t->dots[kind].name;
     for (int a = 0; a < N_COLUMNS; a++)
-        for (int b = 0; b < N_SIZES && sizes[b] <= 257; b++)
-            check_dots(t, kind, columns[a], sizes[b]);
+        for (int b = 0; b < N_SIZES && sizes[b] <= 257; b++) check_dots(t, kind, columns[a], sizes[b]);
 }
 
 static void check_mix(const kern_table *t, int kind, int n, int d)
@@ -360,8 +343,7 @@ static void mix(const kern_table *t, int kind)
 {
     now = t->mix[kind].name;
     for (int a = 0; a < N_COLUMNS; a++)
-        for (int b = 0; b < N_SIZES && sizes[b] <= 257; b++)
-            check_mix(t, kind, columns[a], sizes[b]);
+        for (int b = 0; b < N_SIZES && sizes[b] <= 257; b++) check_mix(t, kind, columns[a], sizes[b]);
 }
 
 static void half(const kern_table *t)
@@ -373,8 +355,7 @@ static void half(const kern_table *t)
         uint16_t *h = guarded(n * sizeof *h);
         for (size_t i = 0; i < n; i++) { /* any bits; 2^-25 to 2^16; the ties among those */
             uint32_t any = (uint32_t)rng_next(&source), bits = 0x33000000u + (uint32_t)below(0x14800000);
-            if (i % 3 == 2)
-                bits = (bits & ~0x1fffu) | 0x1000u;
+            if (i % 3 == 2) bits = (bits & ~0x1fffu) | 0x1000u;
             bits = i % 3 ? bits | (any & 0x80000000u) : any;
             memcpy(x + i, &bits, sizeof bits);
         }
@@ -411,8 +392,7 @@ static void check_table(const kern_table *t, const kern_table *seen)
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         long checks_before = checks, failures_before = failures;
-        if (!list[i].fresh)
-            continue;
+        if (!list[i].fresh) continue;
         for (int end = 0; end < 2; end++) {
             at_end = end;
             if (list[i].fn)
@@ -420,7 +400,8 @@ static void check_table(const kern_table *t, const kern_table *seen)
             else
                 list[i].fn_kind(t, list[i].kind);
         }
-        printf("%-4s %-22s %ld values\n", failures == failures_before ? "ok" : "BAD", list[i].name, checks - checks_before);
+        printf("%-4s %-22s %ld values\n", failures == failures_before ? "ok" : "BAD", list[i].name,
+               checks - checks_before);
     }
     for (uint32_t type = 0; type < QT_COUNT; type++) {
         long checks_before = checks, failures_before = failures;
@@ -436,7 +417,8 @@ static void check_table(const kern_table *t, const kern_table *seen)
     }
 }
 
-/* Checks what each of n tables adds to the one before it; `from`: the first that is checked.  Returns the exit status. */
+/* Checks what each of n tables adds to the one before it; `from`: the first that is checked.  Returns the exit
+ * status. */
 static int check_tables(const kern_table *t, int from, int n, uint64_t seed)
 {
     const kern_table none = { 0 };
@@ -463,8 +445,7 @@ static int all_tables(kern_table *t, int cap)
     kern_fill(&t[count++], 0);
     for (size_t i = 0; i < n; i++) {
         printf("%s: %s\n", names[i], found >> i & 1 ? "yes" : "not on this machine, not checked");
-        if ((found >> i & 1) && count < cap)
-            kern_fill(&t[count++], ((uint64_t)2 << i) - 1);
+        if ((found >> i & 1) && count < cap) kern_fill(&t[count++], ((uint64_t)2 << i) - 1);
     }
     return count;
 }
@@ -487,8 +468,7 @@ static double time_mm(const kern_table *t, uint32_t type, int m, int n, int k, d
     void *data = mem_new(bytes * (size_t)n);
     double best = 1e9, begin = seconds();
 
-    if (pool_open(&c.pool, 1, NULL) != LLADA_OK || !x || !out || !s.panel || !s.sums || !data)
-        exit(2);
+    if (pool_open(&c.pool, 1, NULL) != LLADA_OK || !x || !out || !s.panel || !s.sums || !data) exit(2);
     memset(data, 1, bytes * (size_t)n);
     w.data = data;
     do {
@@ -510,8 +490,7 @@ static void bench(const kern_table *t)
 
     printf("%s, %d x %d, one thread:\n", t->mm.name, n, k);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (!t->unpack[types[i]].fn)
-            continue;
+        if (!t->unpack[types[i]].fn) continue;
         printf("  %-6s", quant_get(types[i])->name);
         for (size_t j = 0; j < sizeof rows / sizeof *rows; j++) {
             double s = time_mm(t, types[i], rows[j], n, k, 0.3);
@@ -524,8 +503,7 @@ static void bench(const kern_table *t)
     double best = 1e9;
     for (int r = 0; r < 100; r++) {
         double t0 = seconds();
-        for (int i = 0; i < 1000; i++)
-            t->mm.fn(c, 4, x, 512, 4, w, 512, t->mm.nr, 512, false);
+        for (int i = 0; i < 1000; i++) t->mm.fn(c, 4, x, 512, 4, w, 512, t->mm.nr, 512, false);
         double s = (seconds() - t0) / 1000;
         best = s < best ? s : best;
     }
@@ -536,7 +514,9 @@ static void bench(const kern_table *t)
     struct {
         const char *name;
         double seconds, bytes;
-    } rest[3] = { { t->norm.name, 1e9, 4096 * 12 }, { t->swiglu.name, 1e9, 12288 * 12 }, { t->softmax.name, 1e9, 4096 * 8 } };
+    } rest[3] = { { t->norm.name, 1e9, 4096 * 12 },
+                  { t->swiglu.name, 1e9, 12288 * 12 },
+                  { t->softmax.name, 1e9, 4096 * 8 } };
     for (int r = 0; r < 3 * 50; r++) {
         double t0 = seconds();
         for (int i = 0; i < 100; i++)
@@ -549,8 +529,7 @@ static void bench(const kern_table *t)
         double s = (seconds() - t0) / 100;
         rest[r % 3].seconds = s < rest[r % 3].seconds ? s : rest[r % 3].seconds;
     }
-    for (int i = 0; i < 3; i++)
-        printf("  %-16s %6.1f GB/s\n", rest[i].name, rest[i].bytes / rest[i].seconds * 1e-9);
+    for (int i = 0; i < 3; i++) printf("  %-16s %6.1f GB/s\n", rest[i].name, rest[i].bytes / rest[i].seconds * 1e-9);
     free(row), free(other);
 }
 
@@ -561,8 +540,7 @@ int main(int argc, char **argv)
 
     if (argc < 2 || strcmp(argv[1], "--bench") != 0)
         return check_tables(t, 0, n, argc > 1 ? strtoull(argv[1], NULL, 0) : 1);
-    for (int i = 0; i < n; i++)
-        bench(&t[i]);
+    for (int i = 0; i < n; i++) bench(&t[i]);
     return 0;
 }
 

@@ -25,10 +25,7 @@ typedef uint16_t emask;
 
 static inline e512 e_set1(float x) { return (e512){ _mm256_set1_ps(x), _mm256_set1_ps(x) }; }
 
-static inline e512 e_from(const float v[16])
-{
-    return (e512){ _mm256_loadu_ps(v), _mm256_loadu_ps(v + 8) };
-}
+static inline e512 e_from(const float v[16]) { return (e512){ _mm256_loadu_ps(v), _mm256_loadu_ps(v + 8) }; }
 
 static inline void e_to(float v[16], e512 x)
 {
@@ -40,8 +37,7 @@ static inline e512 e_maskz_loadu(emask t, const void *p)
 {
     float v[16] = { 0 };
     for (int i = 0; i < 16; i++)
-        if (t >> i & 1)
-            memcpy(&v[i], (const char *)p + 4 * i, 4);
+        if (t >> i & 1) memcpy(&v[i], (const char *)p + 4 * i, 4);
     return e_from(v);
 }
 
@@ -50,8 +46,7 @@ static inline void e_mask_storeu(void *p, emask t, e512 x)
     float v[16];
     e_to(v, x);
     for (int i = 0; i < 16; i++)
-        if (t >> i & 1)
-            memcpy((char *)p + 4 * i, &v[i], 4);
+        if (t >> i & 1) memcpy((char *)p + 4 * i, &v[i], 4);
 }
 
 static inline e512 e_mask(e512 src, emask t, e512 x)
@@ -59,15 +54,14 @@ static inline e512 e_mask(e512 src, emask t, e512 x)
     float a[16], b[16];
     e_to(a, src);
     e_to(b, x);
-    for (int i = 0; i < 16; i++)
-        a[i] = t >> i & 1 ? b[i] : a[i];
+    for (int i = 0; i < 16; i++) a[i] = t >> i & 1 ? b[i] : a[i];
     return e_from(a);
 }
 
-#define E_PAIR(name, op)                                                     \
-    static inline e512 name(e512 a, e512 b)                                  \
-    {                                                                        \
-        return (e512){ _mm256_##op##_ps(a.lo, b.lo), _mm256_##op##_ps(a.hi, b.hi) }; \
+#define E_PAIR(name, op)                                                                                               \
+    static inline e512 name(e512 a, e512 b)                                                                            \
+    {                                                                                                                  \
+        return (e512){ _mm256_##op##_ps(a.lo, b.lo), _mm256_##op##_ps(a.hi, b.hi) };                                   \
     }
 E_PAIR(e_add, add)
 E_PAIR(e_sub, sub)
@@ -76,18 +70,15 @@ E_PAIR(e_div, div)
 E_PAIR(e_min, min)
 E_PAIR(e_max, max)
 
-#define E_TRIPLE(name, op)                                                   \
-    static inline e512 name(e512 a, e512 b, e512 c)                          \
-    {                                                                        \
-        return (e512){ _mm256_##op##_ps(a.lo, b.lo, c.lo), _mm256_##op##_ps(a.hi, b.hi, c.hi) }; \
+#define E_TRIPLE(name, op)                                                                                             \
+    static inline e512 name(e512 a, e512 b, e512 c)                                                                    \
+    {                                                                                                                  \
+        return (e512){ _mm256_##op##_ps(a.lo, b.lo, c.lo), _mm256_##op##_ps(a.hi, b.hi, c.hi) };                       \
     }
 E_TRIPLE(e_fmadd, fmadd)
 E_TRIPLE(e_fnmadd, fnmadd)
 
-static inline e512 e_round(e512 a)
-{
-    return (e512){ _mm256_round_ps(a.lo, 8), _mm256_round_ps(a.hi, 8) };
-}
+static inline e512 e_round(e512 a) { return (e512){ _mm256_round_ps(a.lo, 8), _mm256_round_ps(a.hi, 8) }; }
 
 /* a * 2^floor(b), rounded once. */
 static inline e512 e_scalef(e512 a, e512 b)
@@ -95,8 +86,7 @@ static inline e512 e_scalef(e512 a, e512 b)
     float x[16], y[16];
     e_to(x, a);
     e_to(y, b);
-    for (int i = 0; i < 16; i++)
-        x[i] = isnan(y[i]) ? y[i] : ldexpf(x[i], (int)floorf(y[i]));
+    for (int i = 0; i < 16; i++) x[i] = isnan(y[i]) ? y[i] : ldexpf(x[i], (int)floorf(y[i]));
     return e_from(x);
 }
 
@@ -132,7 +122,8 @@ static inline e512i e_cvtepi8(__m128i x)
 
 static inline e512i e_cvtepu16(__m256i x)
 {
-    return (e512i){ _mm256_cvtepu16_epi32(_mm256_castsi256_si128(x)), _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1)) };
+    return (e512i){ _mm256_cvtepu16_epi32(_mm256_castsi256_si128(x)),
+                    _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1)) };
 }
 
 static inline e512 e_cvtepi32(e512i x) { return (e512){ _mm256_cvtepi32_ps(x.lo), _mm256_cvtepi32_ps(x.hi) }; }
@@ -150,49 +141,48 @@ static inline __m256i e_maskz_loadu16(emask t, const void *p)
 {
     uint16_t v[16] = { 0 };
     for (int i = 0; i < 16; i++)
-        if (t >> i & 1)
-            memcpy(&v[i], (const char *)p + 2 * i, 2);
+        if (t >> i & 1) memcpy(&v[i], (const char *)p + 2 * i, 2);
     return _mm256_loadu_si256((const __m256i *)v);
 }
 
-#define __m512 e512
-#define __m512i e512i
-#define __m512d e512d
-#define __mmask16 emask
-#define _mm512_setzero_ps() e_set1(0)
-#define _mm512_set1_ps e_set1
-#define _mm512_maskz_loadu_ps e_maskz_loadu
-#define _mm512_mask_storeu_ps e_mask_storeu
-#define _mm512_storeu_ps(p, x) e_mask_storeu(p, 0xffff, x)
-#define _mm512_add_ps e_add
-#define _mm512_sub_ps e_sub
-#define _mm512_mul_ps e_mul
-#define _mm512_div_ps e_div
-#define _mm512_min_ps e_min
-#define _mm512_max_ps e_max
+#define __m512                           e512
+#define __m512i                          e512i
+#define __m512d                          e512d
+#define __mmask16                        emask
+#define _mm512_setzero_ps()              e_set1(0)
+#define _mm512_set1_ps                   e_set1
+#define _mm512_maskz_loadu_ps            e_maskz_loadu
+#define _mm512_mask_storeu_ps            e_mask_storeu
+#define _mm512_storeu_ps(p, x)           e_mask_storeu(p, 0xffff, x)
+#define _mm512_add_ps                    e_add
+#define _mm512_sub_ps                    e_sub
+#define _mm512_mul_ps                    e_mul
+#define _mm512_div_ps                    e_div
+#define _mm512_min_ps                    e_min
+#define _mm512_max_ps                    e_max
 #define _mm512_mask_max_ps(src, t, a, b) e_mask(src, t, e_max(a, b))
 #define _mm512_mask_add_ps(src, t, a, b) e_mask(src, t, e_add(a, b))
-#define _mm512_fmadd_ps e_fmadd
-#define _mm512_fnmadd_ps e_fnmadd
+#define _mm512_fmadd_ps                  e_fmadd
+#define _mm512_fnmadd_ps                 e_fnmadd
 #undef _mm512_roundscale_ps
 #define _mm512_roundscale_ps(x, how) e_round(x)
-#define _mm512_scalef_ps e_scalef
-#define _mm512_castps512_ps256(x) e_upper(x, 0)
+#define _mm512_scalef_ps             e_scalef
+#define _mm512_castps512_ps256(x)    e_upper(x, 0)
 #undef _mm512_extractf32x8_ps
 #define _mm512_extractf32x8_ps e_upper
-#define _mm512_cvtps_pd e_cvtps_pd
-#define _mm512_setzero_pd e_zero_pd
-#define _mm512_fmadd_pd e_fmadd_pd
-#define _mm512_add_pd e_add_pd
-#define _mm512_storeu_pd e_storeu_pd
-#define _mm512_cvtepi8_epi32 e_cvtepi8
-#define _mm512_cvtepu16_epi32 e_cvtepu16
-#define _mm512_cvtepi32_ps e_cvtepi32
+#define _mm512_cvtps_pd        e_cvtps_pd
+#define _mm512_setzero_pd      e_zero_pd
+#define _mm512_fmadd_pd        e_fmadd_pd
+#define _mm512_add_pd          e_add_pd
+#define _mm512_storeu_pd       e_storeu_pd
+#define _mm512_cvtepi8_epi32   e_cvtepi8
+#define _mm512_cvtepu16_epi32  e_cvtepu16
+#define _mm512_cvtepi32_ps     e_cvtepi32
 #undef _mm512_slli_epi32
-#define _mm512_slli_epi32 e_slli
+#define _mm512_slli_epi32   e_slli
 #define _mm512_castsi512_ps e_castsi
 #undef _mm512_cvtph_ps
-#define _mm512_cvtph_ps e_cvtph
+#define _mm512_cvtph_ps          e_cvtph
 #define _mm512_broadcastss_ps(x) e_set1(_mm_cvtss_f32(x))
 #define _mm256_maskz_loadu_epi16 e_maskz_loadu16
 

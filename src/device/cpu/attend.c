@@ -1,14 +1,11 @@
-/* attend.c - the K,V store and attention over it.  Work is dealt out by key head, then row: the keys of one head that all
- * rows read stay in cache. */
+/* attend.c - the K,V store and attention over it.  Work is dealt out by key head, then row: the keys of one head
+ * that all rows read stay in cache. */
 #include <math.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
 
-static size_t value_bytes(const device_ctx *c)
-{
-    return c->lim.kv_f16 ? sizeof(uint16_t) : sizeof(float);
-}
+static size_t value_bytes(const device_ctx *c) { return c->lim.kv_f16 ? sizeof(uint16_t) : sizeof(float); }
 
 /* Slot 0 of a layer's K (which = 0) or V (1). */
 static uint8_t *layer_store(const device_ctx *c, int layer, int which)
@@ -61,16 +58,13 @@ static int row_columns(const pass *p, int r, bool causal, int32_t *out)
     int lo = find_column(g, p->pos[r]), rest = lo < g->n && g->pos[lo] == p->pos[r] ? lo + 1 : lo;
     int other = p->instead ? p->instead[r] : -1, at = other < 0 ? g->n : find_column(g, p->pos[other]);
 
-    if (lo > 0)
-        memcpy(out, g->slot, (size_t)lo * sizeof *out);
+    if (lo > 0) memcpy(out, g->slot, (size_t)lo * sizeof *out);
     out[lo] = p->slot[r];
-    if (!causal && g->n > rest)
-        memcpy(out + lo + 1, g->slot + rest, (size_t)(g->n - rest) * sizeof *out);
+    if (!causal && g->n > rest) memcpy(out + lo + 1, g->slot + rest, (size_t)(g->n - rest) * sizeof *out);
     int n = causal ? lo + 1 : lo + 1 + g->n - rest;
-    if (at < g->n && g->pos[at] == p->pos[other] && at != lo) {
+    if (at < g->n && g->pos[at] == p->pos[other] && p->pos[other] != p->pos[r]) {
         int to = at < lo ? at : at - rest + lo + 1;
-        if (to < n)
-            out[to] = p->slot[other];
+        if (to < n) out[to] = p->slot[other];
     }
     return n;
 }
@@ -115,7 +109,6 @@ void cpu_attention(const device_ctx *c, const pass *p, const op *o, float *out, 
     job b = { .c = c, .p = p, .o = o, .out = out, .q = q };
     int most = 0;
 
-    for (int g = 0; g < PASS_GROUPS; g++)
-        most = p->cols[g].n > most ? p->cols[g].n : most;
+    for (int g = 0; g < PASS_GROUPS; g++) most = p->cols[g].n > most ? p->cols[g].n : most;
     cpu_share(c, 2.0 * p->n * (most + 1) * o->heads * o->width, part, &b);
 }

@@ -12,10 +12,7 @@ enum { MAX_THREADS = 1024, LINE = 64 };
 /* ------------------------------------------------------------ weights */
 
 /* A vector of floats that lies well can be used where it is. */
-static bool in_place(const tensor *t)
-{
-    return t->type == QT_F32 && (uintptr_t)t->data % sizeof(float) == 0;
-}
+static bool in_place(const tensor *t) { return t->type == QT_F32 && (uintptr_t)t->data % sizeof(float) == 0; }
 
 static llada_status weight_ok(const tensor *t, llada_err *err)
 {
@@ -23,14 +20,14 @@ static llada_status weight_ok(const tensor *t, llada_err *err)
     size_t bytes;
 
     if (!q || !q->decode)
-        return llada_fail(err, LLADA_UNSUPPORTED, "tensor %.64s has type %s (number %u), which can't be computed with", t->name,
-                          q ? q->name : "unknown", (unsigned)t->type);
+        return llada_fail(err, LLADA_UNSUPPORTED, "tensor %.64s has type %s (number %u), which can't be computed with",
+                          t->name, q ? q->name : "unknown", (unsigned)t->type);
     if (t->cols < 1 || t->cols > INT32_MAX / 2 || t->n_rows < 1 || t->n_rows > INT32_MAX / 2)
         return llada_fail(err, LLADA_UNSUPPORTED, "tensor %.64s is %lld x %lld, the largest side is %d", t->name,
                           (long long)t->n_rows, (long long)t->cols, INT32_MAX / 2);
     if (!quant_row_bytes(t->type, (uint64_t)t->cols, &bytes) || bytes != t->row_bytes)
-        return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s has rows of %zu bytes, %lld values of %s need %zu", t->name,
-                          t->row_bytes, (long long)t->cols, q->name, bytes);
+        return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s has rows of %zu bytes, %lld values of %s need %zu",
+                          t->name, t->row_bytes, (long long)t->cols, q->name, bytes);
     return LLADA_OK;
 }
 
@@ -40,8 +37,7 @@ static bool take_vector(device_weights *w, tensor_id id, float *store, size_t *u
     const tensor *t = id < 0 ? NULL : &w->g->t[id];
 
     if (!t || in_place(t)) {
-        if (t)
-            w->vec[id] = t->data;
+        if (t) w->vec[id] = t->data;
         return true;
     }
     if (store && !w->vec[id]) {
@@ -56,19 +52,16 @@ static bool take_vectors(device_weights *w, float *store, size_t *used)
     *used = 0;
     for (int i = 0; i < w->g->n_ops; i++) {
         const op *o = &w->g->ops[i];
-        if (o->kind == OP_RMSNORM && !take_vector(w, o->weight, store, used))
-            return false;
-        if (o->kind == OP_MATMUL && !take_vector(w, o->bias, store, used))
-            return false;
+        if (o->kind == OP_RMSNORM && !take_vector(w, o->weight, store, used)) return false;
+        if (o->kind == OP_MATMUL && !take_vector(w, o->bias, store, used)) return false;
     }
     return true;
 }
 
 static void weights_close(device_weights **w)
 {
-    if (!w || !*w)
-        return;
-    mem_free(*(void **)&(*w)->vec);
+    if (!w || !*w) return;
+    mem_free((*w)->vec);
     mem_free((*w)->store);
     mem_free(*w);
     *w = NULL;
@@ -80,15 +73,13 @@ static llada_status graph_ok(device_weights *w, llada_err *err)
     llada_status st;
 
     for (int i = 0; i < g->n_t; i++)
-        if (g->t[i].kind == T_WEIGHT && (st = weight_ok(&g->t[i], err)) != LLADA_OK)
-            return st;
+        if (g->t[i].kind == T_WEIGHT && (st = weight_ok(&g->t[i], err)) != LLADA_OK) return st;
     for (int i = 0; i < g->n_ops; i++) {
         const op *o = &g->ops[i];
-        if (o->kind == OP_EMBED)
-            w->vocab = (int)g->t[o->weight].n_rows;
+        if (o->kind == OP_EMBED) w->vocab = (int)g->t[o->weight].n_rows;
         if (o->kind == OP_ROPE && o->width != g->head_dim)
-            return llada_fail(err, LLADA_UNSUPPORTED, "operator %d rotates %d values of heads that have %d", i, o->width,
-                              g->head_dim);
+            return llada_fail(err, LLADA_UNSUPPORTED, "operator %d rotates %d values of heads that have %d", i,
+                              o->width, g->head_dim);
     }
     return LLADA_OK;
 }
@@ -99,11 +90,9 @@ static llada_status weights_open(device_weights **out, const graph *g, llada_err
     size_t n = 0;
     device_weights *w = mem_new(sizeof *w);
 
-    if (!w)
-        return llada_fail(err, LLADA_NO_MEMORY, "no memory for the record of the weights");
+    if (!w) return llada_fail(err, LLADA_NO_MEMORY, "no memory for the record of the weights");
     w->g = g;
-    if ((st = graph_ok(w, err)) != LLADA_OK)
-        goto fail;
+    if ((st = graph_ok(w, err)) != LLADA_OK) goto fail;
     st = LLADA_NO_MEMORY;
     if (!(w->vec = mem_array((size_t)g->n_t, sizeof *w->vec)) || !take_vectors(w, NULL, &n) ||
         !(w->store = mem_array(n, sizeof(float)))) {
@@ -124,8 +113,7 @@ static void cpu_close(device_ctx **pc)
 {
     device_ctx *c = pc ? *pc : NULL;
 
-    if (!c)
-        return;
+    if (!c) return;
     pool_close(&c->pool);
     graph_arena_free(&c->plan);
     mem_free(c->arena);
@@ -149,23 +137,18 @@ static void *take(device_ctx *ctx, size_t a, size_t b, size_t c)
     size_t n;
     void *p = size_mul(a, b, &n) && size_mul(n, c, &n) ? mem_new(n) : NULL;
 
-    if (p)
-        ctx->bytes += n;
+    if (p) ctx->bytes += n;
     return p;
 }
 
-static size_t round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* Cosines and sines of pos * base^(-2i/width), computed in double. */
 static bool make_rope(device_ctx *c)
 {
     const int width = c->g->head_dim, half = width / 2;
 
-    if (!(c->rope = take(c, (size_t)c->lim.max_pos, (size_t)width, sizeof(float))))
-        return false;
+    if (!(c->rope = take(c, (size_t)c->lim.max_pos, (size_t)width, sizeof(float)))) return false;
     for (int i = 0; i < half; i++) {
         double step = pow(c->g->rope_base, -2.0 * i / width);
         float factor;
@@ -193,9 +176,11 @@ static bool make_scratch(device_ctx *c)
     c->panel_ld = (size_t)c->k.mm.kc + 16;
     c->sums_ld = round_up(rows < MM_ROWS ? rows : MM_ROWS, 4);
 
-    size_t panel = round_up(nb * c->panel_ld, LINE), sums = round_up(nb * c->sums_ld, LINE), list = round_up(cols, LINE);
+    size_t panel = round_up(nb * c->panel_ld, LINE), sums = round_up(nb * c->sums_ld, LINE),
+           list = round_up(cols, LINE);
     size_t each = panel + sums + list + list; /* all of 4 bytes; list is checked by the K,V store's size before */
-    if (!(c->scratch = take(c, threads, sizeof *c->scratch, 1)) || !(c->scratch_mem = take(c, threads, each, sizeof(float))))
+    if (!(c->scratch = take(c, threads, sizeof *c->scratch, 1)) ||
+        !(c->scratch_mem = take(c, threads, each, sizeof(float))))
         return false;
     for (size_t t = 0; t < threads; t++) {
         float *at = (float *)c->scratch_mem + t * each;
@@ -210,11 +195,9 @@ static bool make_kv(device_ctx *c)
     const graph *g = c->g;
     size_t row, n;
 
-    if (!size_mul((size_t)g->n_kv_head, (size_t)g->head_dim, &row) || !size_add(row, LINE, &row))
-        return false;
+    if (!size_mul((size_t)g->n_kv_head, (size_t)g->head_dim, &row) || !size_add(row, LINE, &row)) return false;
     c->kv_stride = round_up(row, 16) - LINE + 16;
-    if (!size_mul((size_t)g->n_layer, 2, &n) || !size_mul(n, c->kv_stride, &n))
-        return false;
+    if (!size_mul((size_t)g->n_layer, 2, &n) || !size_mul(n, c->kv_stride, &n)) return false;
     if (c->lim.kv_of)
         c->kv = c->lim.kv_of->kv;
     else
@@ -225,20 +208,17 @@ static bool make_kv(device_ctx *c)
 /* Marks where a layer's result is complete: its last operator with a residual, else its last with an output. */
 static bool mark_layers(device_ctx *c)
 {
-    if (!(c->last = take(c, (size_t)c->g->n_ops, sizeof *c->last, 1)))
-        return false;
+    if (!(c->last = take(c, (size_t)c->g->n_ops, sizeof *c->last, 1))) return false;
     for (int layer = 0; layer < c->g->n_layer; layer++) {
         int at = -1;
         bool residual = false;
         for (int i = 0; i < c->g->n_ops; i++) {
             const op *o = &c->g->ops[i];
-            if (o->layer != layer || o->out < 0 || (residual && o->residual < 0))
-                continue;
+            if (o->layer != layer || o->out < 0 || (residual && o->residual < 0)) continue;
             at = i;
             residual = o->residual >= 0;
         }
-        if (at >= 0)
-            c->last[at] = true;
+        if (at >= 0) c->last[at] = true;
     }
     return true;
 }
@@ -253,8 +233,7 @@ static bool make_experts(device_ctx *c)
 {
     size_t in, out, rows = (size_t)c->lim.max_rows;
     cpu_experts_size(c->g, &in, &out);
-    if (in == 0)
-        return true;
+    if (in == 0) return true;
     return (c->gathered = take(c, rows, in, sizeof(float))) && (c->served = take(c, rows, out, sizeof(float))) &&
            (c->served_rows = take(c, rows, 2, sizeof *c->served_rows));
 }
@@ -264,14 +243,16 @@ static llada_status limits_ok(const device_limits *l, llada_err *err)
     const struct {
         const char *what;
         int n, least, most;
-    } all[] = { { "rows", l->max_rows, 1, INT32_MAX / 4 },   { "scored rows", l->max_want, 0, INT32_MAX / 4 },
-                { "slots", l->slots, 1, INT32_MAX / 4 },     { "positions", l->max_pos, 1, INT32_MAX / 4 },
+    } all[] = { { "rows", l->max_rows, 1, INT32_MAX / 4 },
+                { "scored rows", l->max_want, 0, INT32_MAX / 4 },
+                { "slots", l->slots, 1, INT32_MAX / 4 },
+                { "positions", l->max_pos, 1, INT32_MAX / 4 },
                 { "threads", l->threads, 1, MAX_THREADS } };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].n < all[i].least || all[i].n > all[i].most)
-            return llada_fail(err, LLADA_BAD_ARG, "%d %s were asked for, the CPU device takes %d to %d", all[i].n, all[i].what,
-                              all[i].least, all[i].most);
+            return llada_fail(err, LLADA_BAD_ARG, "%d %s were asked for, the CPU device takes %d to %d", all[i].n,
+                              all[i].what, all[i].least, all[i].most);
     return LLADA_OK;
 }
 
@@ -280,10 +261,8 @@ static llada_status shared_ok(const device_weights *w, const device_limits *l, l
 {
     const device_ctx *o = l->kv_of;
 
-    if (!o)
-        return LLADA_OK;
-    if (o->w->g != w->g)
-        return llada_fail(err, LLADA_BAD_ARG, "keys and values of another model can't be used");
+    if (!o) return LLADA_OK;
+    if (o->w->g != w->g) return llada_fail(err, LLADA_BAD_ARG, "keys and values of another model can't be used");
     if (o->lim.slots != l->slots || o->lim.kv_f16 != l->kv_f16)
         return llada_fail(err, LLADA_BAD_ARG, "keys and values in %d slots of %s can't be used as %d slots of %s",
                           o->lim.slots, o->lim.kv_f16 ? "half floats" : "floats", l->slots,
@@ -296,23 +275,20 @@ static llada_status cpu_open(device_ctx **out, device_weights *w, const device_l
     device_ctx *c;
     llada_status st = limits_ok(lim, err);
 
-    if (st != LLADA_OK || (st = shared_ok(w, lim, err)) != LLADA_OK)
-        return st;
-    if (!(c = mem_new(sizeof *c)))
-        return llada_fail(err, LLADA_NO_MEMORY, "no memory for the record of a CPU context");
+    if (st != LLADA_OK || (st = shared_ok(w, lim, err)) != LLADA_OK) return st;
+    if (!(c = mem_new(sizeof *c))) return llada_fail(err, LLADA_NO_MEMORY, "no memory for the record of a CPU context");
     c->w = w;
     c->g = w->g;
     c->lim = *lim;
     c->bytes = sizeof *c;
     kern_fill(&c->k, lim->cpu_mask);
-    if ((st = pool_open(&c->pool, lim->threads, err)) != LLADA_OK)
-        goto fail;
-    if ((st = graph_plan(c->g, lim->max_rows, lim->max_want, &c->plan, err)) != LLADA_OK)
-        goto fail;
-    if (!(c->arena = take(c, c->plan.bytes, 1, 1)) || !make_kv(c) || !make_rope(c) || !make_scratch(c) || !make_logits(c) || !make_experts(c) ||
-        !mark_layers(c) || !(c->stamp = take(c, (size_t)lim->slots, sizeof *c->stamp, 1))) {
-        st = llada_fail(err, LLADA_NO_MEMORY, "no memory for passes of %d rows with %d slots of keys and values", lim->max_rows,
-                        lim->slots);
+    if ((st = pool_open(&c->pool, lim->threads, err)) != LLADA_OK) goto fail;
+    if ((st = graph_plan(c->g, lim->max_rows, lim->max_want, &c->plan, err)) != LLADA_OK) goto fail;
+    if (!(c->arena = take(c, c->plan.bytes, 1, 1)) || !make_kv(c) || !make_rope(c) || !make_scratch(c) ||
+        !make_logits(c) || !make_experts(c) || !mark_layers(c) ||
+        !(c->stamp = take(c, (size_t)lim->slots, sizeof *c->stamp, 1))) {
+        st = llada_fail(err, LLADA_NO_MEMORY, "no memory for passes of %d rows with %d slots of keys and values",
+                        lim->max_rows, lim->slots);
         goto fail;
     }
     *out = c;
@@ -325,5 +301,4 @@ fail:
 static int cpu_threads(const device_ctx *c) { return pool_threads(c->pool); }
 static size_t cpu_bytes(const device_ctx *c) { return c->bytes; }
 
-const device device_cpu = { "cpu",     weights_open, weights_close, cpu_open,
-                            cpu_close, cpu_run,      cpu_threads,   cpu_bytes };
+const device device_cpu = { "cpu", weights_open, weights_close, cpu_open, cpu_close, cpu_run, cpu_threads, cpu_bytes };

@@ -7,23 +7,23 @@
 #include "device/device.h"
 
 enum {
-    MM_ROWS = 512,     /* rows of x a panel of weights is used for before the next is decoded */
-    SCORE_ROWS = 32    /* rows of scores kept at a time */
+    MM_ROWS = 512,  /* rows of x a panel of weights is used for before the next is decoded */
+    SCORE_ROWS = 32 /* rows of scores kept at a time */
 };
 
 struct device_weights {
-    const graph *g;      /* borrowed, until weights_close */
-    const float **vec;   /* owned; per tensor: norms and biases as floats (borrowed from the file, or within store) */
-    float *store;        /* owned: those that had to be decoded */
-    int vocab;           /* rows of the embedding */
+    const graph *g;    /* borrowed, until weights_close */
+    const float **vec; /* owned; per tensor: norms and biases as floats (borrowed from the file, or within store) */
+    float *store;      /* owned: those that had to be decoded */
+    int vocab;         /* rows of the embedding */
 };
 
 /* One thread's own memory. */
 typedef struct {
-    float *panel;        /* [nb][panel_ld] decoded weights */
-    float *sums;         /* [nb][MM_ROWS or fewer] */
-    float *att;          /* [slots + 1] scores of one query head */
-    int32_t *cols;       /* [slots + 1] slots a row sees */
+    float *panel;  /* [nb][panel_ld] decoded weights */
+    float *sums;   /* [nb][MM_ROWS or fewer] */
+    float *att;    /* [slots + 1] scores of one query head */
+    int32_t *cols; /* [slots + 1] slots a row sees */
 } cpu_scratch;
 
 struct device_ctx {
@@ -31,26 +31,27 @@ struct device_ctx {
     const graph *g;          /* w->g */
     device_limits lim;
     kern_table k;
-    pool *pool;              /* owned */
-    graph_arena plan;        /* owned */
-    uint8_t *arena;          /* owned: activations */
-    void *kv;                /* [layer][K, V][slots][kv_stride] floats or halves; lim.kv_of's, borrowed until close, ... */
-    void *own_kv;            /* ... or this, owned */
-    size_t kv_stride;        /* values between slots: a row and a little, so that heads don't fall on the same cache sets */
-    float *rope;             /* owned: [max_pos][head_dim]: half cosines, half sines */
-    cpu_scratch *scratch;    /* owned: [threads] */
-    void *scratch_mem;       /* owned: what they point into */
+    pool *pool;       /* owned */
+    graph_arena plan; /* owned */
+    uint8_t *arena;   /* owned: activations */
+    void *kv;         /* [layer][K, V][slots][kv_stride] floats or halves; lim.kv_of's, borrowed until close, ... */
+    void *own_kv;     /* ... or this, owned */
+    size_t kv_stride; /* values between slots: a row and a little, so that heads don't fall on the same cache sets */
+    float *rope;      /* owned: [max_pos][head_dim]: half cosines, half sines */
+    cpu_scratch *scratch; /* owned: [threads] */
+    void *scratch_mem;    /* owned: what they point into */
     size_t panel_ld, sums_ld;
-    float *logits;           /* owned: [SCORE_ROWS or fewer][n_vocab_rows] */
-    uint32_t *stamp;         /* owned: [slots], the pass that last wrote the slot */
+    float *logits;   /* owned: [SCORE_ROWS or fewer][n_vocab_rows] */
+    uint32_t *stamp; /* owned: [slots], the pass that last wrote the slot */
     uint32_t pass_no;
-    bool *last;              /* owned: per operator: its output ends a layer */
+    bool *last;               /* owned: per operator: its output ends a layer */
     float *gathered, *served; /* owned: rows of one expert: its input, its result; NULL: the graph has no experts */
-    int32_t *served_rows;    /* owned: which rows they are, and as the how-manieth of each: [2][max_rows] */
+    int32_t *served_rows;     /* owned: which rows they are, and as the how-manieth of each: [2][max_rows] */
     size_t bytes;
 };
 
-/* Runs fn over the pool's threads, or on the caller alone when the work (multiply-adds, about) is too little to share. */
+/* Runs fn over the pool's threads, or on the caller alone when the work (multiply-adds, about) is too little to
+ * share. */
 void cpu_share(const device_ctx *c, double work, pool_fn fn, void *user);
 
 /* out[m][n] = x[m][k] w^T (+ bias) (+ residual), rows packed; out may be the residual. */

@@ -1,7 +1,7 @@
-/* experts.c - mixtures of experts: which experts serve a row, and products with the matrices of those.  Rows are grouped
- * by expert over the whole pass, so that an expert's matrix is read once however many rows it serves; each row's product
- * is its own (see kern.h), and its parts are added by rising number of the expert: a row's result does not depend on which
- * other rows share the pass. */
+/* experts.c - mixtures of experts: which experts serve a row, and products with the matrices of those.  Rows are
+ * grouped by expert over the whole pass, so that an expert's matrix is read once however many rows it serves; each
+ * row's product is its own (see kern.h), and its parts are added by rising number of the expert: a row's result does
+ * not depend on which other rows share the pass. */
 #include <math.h>
 #include <string.h>
 
@@ -13,21 +13,17 @@ static void route_row(const op *o, float *out, const float *in)
     double max = in[0], sum = 0;
     int n = 0;
 
-    for (int e = 1; e < o->experts; e++)
-        max = in[e] > max ? in[e] : max;
+    for (int e = 1; e < o->experts; e++) max = in[e] > max ? in[e] : max;
     for (int e = 0; e < o->experts; e++) {
         sum += exp(in[e] - max);
         int at = n < o->used ? n++ : o->used; /* at == used: would fall off the end */
         while (at > 0 && in[e] > in[(int)out[at - 1]]) {
-            if (at < o->used)
-                out[at] = out[at - 1];
+            if (at < o->used) out[at] = out[at - 1];
             at--;
         }
-        if (at < o->used)
-            out[at] = (float)e;
+        if (at < o->used) out[at] = (float)e;
     }
-    for (int i = 0; i < o->used; i++)
-        out[o->used + i] = (float)(exp(in[(int)out[i]] - max) / sum);
+    for (int i = 0; i < o->used; i++) out[o->used + i] = (float)(exp(in[(int)out[i]] - max) / sum);
 }
 
 void cpu_route(const device_ctx *c, int n, const op *o, float *out, const float *in)
@@ -41,8 +37,7 @@ void cpu_experts_size(const graph *g, size_t *in, size_t *out)
     *in = *out = 0;
     for (int i = 0; i < g->n_ops; i++) {
         const op *o = &g->ops[i];
-        if (o->kind != OP_EXPERTS)
-            continue;
+        if (o->kind != OP_EXPERTS) continue;
         size_t k = (size_t)g->t[o->weight].cols, n = (size_t)g->t[o->weight].n_rows / (size_t)o->experts;
         *in = k > *in ? k : *in;
         *out = n > *out ? n : *out;
@@ -73,12 +68,10 @@ void cpu_experts(const device_ctx *c, int n, const op *o, float *out, const floa
     const size_t rows = (size_t)w->n_rows / (size_t)o->experts, k = (size_t)w->cols, used = (size_t)o->used;
     const int32_t *row = c->served_rows, *nth = row + c->lim.max_rows;
 
-    if (residual && residual != out)
-        memcpy(out, residual, (size_t)n * rows * sizeof *out);
+    if (residual && residual != out) memcpy(out, residual, (size_t)n * rows * sizeof *out);
     for (int e = 0; e < o->experts; e++) {
         int count = rows_of_expert(c, n, o, route, e);
-        if (count == 0)
-            continue;
+        if (count == 0) continue;
         tensor one = *w; /* the expert's own matrix */
         one.n_rows = (int64_t)rows;
         one.data = (const uint8_t *)w->data + (size_t)e * rows * w->row_bytes;
@@ -94,8 +87,7 @@ void cpu_experts(const device_ctx *c, int n, const op *o, float *out, const floa
                 continue;
             }
             float *to = out + (size_t)row[i] * rows, p = route[(size_t)row[i] * 2 * used + used + (size_t)nth[i]];
-            for (size_t j = 0; j < rows; j++)
-                to[j] += p * y[j];
+            for (size_t j = 0; j < rows; j++) to[j] += p * y[j];
         }
     }
 }

@@ -19,14 +19,11 @@ static uint64_t detect(void)
     unsigned a, b, c, d, xcr_lo, xcr_hi;
     uint64_t found = 0;
 
-    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & need1) != need1)
-        return 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & need1) != need1) return 0;
     READ_XCR0(xcr_lo, xcr_hi);
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & L7_AVX2) || (xcr_lo & XCR_YMM) != XCR_YMM)
-        return 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & L7_AVX2) || (xcr_lo & XCR_YMM) != XCR_YMM) return 0;
     found |= CPU_AVX2;
-    if ((b & need512) == need512 && (xcr_lo & XCR_ZMM) == XCR_ZMM)
-        found |= CPU_AVX512;
+    if ((b & need512) == need512 && (xcr_lo & XCR_ZMM) == XCR_ZMM) found |= CPU_AVX512;
     return found;
 }
 
@@ -50,7 +47,6 @@ enum { N_NAMES = 0 };
 const char *const *cpu_features(size_t *n, uint64_t *found)
 {
     *n = N_NAMES;
-    if (found)
-        *found = detect();
+    if (found) *found = detect();
     return names;
 }

@@ -1,5 +1,5 @@
-/* features.h - which instruction sets this machine has.  Bit i of a mask stands for the i-th name; the order is fixed for
- * each architecture, so that a mask written down stays true:
+/* features.h - which instruction sets this machine has.  Bit i of a mask stands for the i-th name; the order is
+ * fixed for each architecture, so that a mask written down stays true:
  *   x86-64: "avx2" (AVX2, FMA and F16C), "avx512" (F, BW, VL, DQ); both only where the system saves the registers
  *   arm64:  "neon"
  *   others: none */

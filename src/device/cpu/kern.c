@@ -1,4 +1,5 @@
-/* kern.c - fills the kernel table: plain C first, then upward through the instruction sets that are found and allowed. */
+/* kern.c - fills the kernel table: plain C first, then upward through the instruction sets that are found and
+ * allowed. */
 #include "device/cpu/kern.h"
 
 void kern_fill(kern_table *t, uint64_t mask)

@@ -1,10 +1,11 @@
-/* kern.h - the kernels of the CPU device: one typedef a signature, and the table that holds one of each.  The plain C
- * kernels (ref/) fill the whole table; x86/ and arm/ then replace entries in rising order of instruction set, as far as
- * the mask allows.  A kernel's name says type, operation, tile and instruction set; block sizes belong to its entry.
+/* kern.h - the kernels of the CPU device: one typedef a signature, and the table that holds one of each.  The plain
+ * C kernels (ref/) fill the whole table; x86/ and arm/ then replace entries in rising order of instruction set, as
+ * far as the mask allows.  A kernel's name says type, operation, tile and instruction set; block sizes belong to its
+ * entry.
  *
- * Two promises of every kernel: a result depends only on its own operands, never on which other rows, columns or values
- * share the call (so passes may be cut anywhere and give the same bits); and no pointer needs more than the alignment of
- * its type (packed weights: none). */
+ * Two promises of every kernel: a result depends only on its own operands, never on which other rows, columns or
+ * values share the call (so passes may be cut anywhere and give the same bits); and no pointer needs more than the
+ * alignment of its type (packed weights: none). */
 #ifndef DEVICE_CPU_KERN_H
 #define DEVICE_CPU_KERN_H
 
@@ -14,10 +15,10 @@
 #include "format/quant.h"
 
 /* One block of k of a matrix product: c[j][i] = sum over k of x[i][k] w[j][k], added to c where `add`.
- * x: m rows, ldx floats apart; w: n rows, ldw apart; c: n rows, ldc apart, ldc a multiple of 4: the kernel may write up to
- * the next multiple of 4 behind column m. */
-typedef void kern_mm_fn(float *c, size_t ldc, const float *x, size_t ldx, int m, const float *w, size_t ldw, int n, int k,
-                        bool add);
+ * x: m rows, ldx floats apart; w: n rows, ldw apart; c: n rows, ldc apart, ldc a multiple of 4: the kernel may write
+ * up to the next multiple of 4 behind column m. */
+typedef void kern_mm_fn(float *c, size_t ldc, const float *x, size_t ldx, int m, const float *w, size_t ldw, int n,
+                        int k, bool add);
 
 /* n packed values to floats; n is a multiple of the type's block. */
 typedef void kern_unpack_fn(float *dst, const void *src, size_t n);
@@ -35,7 +36,8 @@ typedef void kern_swiglu_fn(float *out, const float *a, const float *b, size_t n
 typedef float kern_softmax_fn(float *s, int n);
 
 /* Attention of one query head over n columns of a K or V store whose slots are `stride` values apart.
- * dots: s[c] = scale * (q . k[slot[c]]);  mix: out = scale * sum over c of p[c] v[slot[c]], in the order of the columns. */
+ * dots: s[c] = scale * (q . k[slot[c]]);  mix: out = scale * sum over c of p[c] v[slot[c]], in the order of the
+ * columns. */
 typedef void kern_dots_fn(float *s, const float *q, const void *k, size_t stride, const int32_t *slot, int n, int d,
                           float scale);
 typedef void kern_mix_fn(float *out, const float *p, const void *v, size_t stride, const int32_t *slot, int n, int d,
@@ -52,11 +54,12 @@ typedef struct {
     int kc;     /* ... and columns, a multiple of every format's block: nb * kc floats stay in the second cache */
 } kern_mm;
 
-#define KERN_ENTRY(type)  \
-    struct {              \
-        type *fn;         \
-        const char *name; \
+#define KERN_ENTRY(type)                                                                                               \
+    struct {                                                                                                           \
+        type *fn;                                                                                                      \
+        const char *name;                                                                                              \
     }
+#define KERN_PUT(entry, kernel) ((entry).fn = (kernel), (entry).name = #kernel)
 
 enum { KV_F32, KV_F16, KV_KINDS };
 
@@ -64,7 +67,7 @@ typedef struct {
     kern_mm mm;
     KERN_ENTRY(kern_unpack_fn) unpack[QT_COUNT]; /* fn NULL: not a type, or one that can't be decoded yet */
     KERN_ENTRY(kern_norm_fn) norm;
-    KERN_ENTRY(kern_rope_fn) rope[2];            /* by rope_style */
+    KERN_ENTRY(kern_rope_fn) rope[2]; /* by rope_style */
     KERN_ENTRY(kern_swiglu_fn) swiglu;
     KERN_ENTRY(kern_softmax_fn) softmax;
     KERN_ENTRY(kern_dots_fn) dots[KV_KINDS];

@@ -24,10 +24,7 @@ typedef struct {
 } job;
 
 /* Float weights that lie well are used where they are. */
-static bool in_place(const tensor *w)
-{
-    return w->type == QT_F32 && (uintptr_t)w->data % sizeof(float) == 0;
-}
+static bool in_place(const tensor *w) { return w->type == QT_F32 && (uintptr_t)w->data % sizeof(float) == 0; }
 
 /* The packed weights of column j from column p of k on. */
 static const uint8_t *packed(const job *b, int j, int p)
@@ -41,8 +38,7 @@ static void unpack_panel(const job *b, float *panel, int j, int nr, int p, int k
 {
     kern_unpack_fn *unpack = b->c->k.unpack[b->w->type].fn;
 
-    for (int r = 0; r < nr; r++)
-        unpack(panel + (size_t)r * b->c->panel_ld, packed(b, j + r, p), (size_t)k);
+    for (int r = 0; r < nr; r++) unpack(panel + (size_t)r * b->c->panel_ld, packed(b, j + r, p), (size_t)k);
 }
 
 /* The weights that are read after a panel are fetched while the panel is computed with, a few lines before each tile
@@ -66,8 +62,7 @@ static ahead ahead_of(const job *b, int j, int nr, int p, int hi)
         p = 0;
         nr = hi - j < nr ? hi - j : nr;
     }
-    if (nr < 1)
-        return a;
+    if (nr < 1) return a;
     size_t last = p + kc < b->k ? (size_t)(packed(b, j, p + kc) - packed(b, j, 0)) : b->w->row_bytes;
     a.at = packed(b, j, p);
     a.lines_row = (last - (size_t)(a.at - packed(b, j, 0)) + LINE - 1) / LINE;
@@ -81,8 +76,7 @@ static void fetch(ahead *a, int rows_done, int rows)
 
     for (; a->done < upto; a->done++) {
         PREFETCH(a->at + a->line * LINE);
-        if (++a->line < a->lines_row)
-            continue;
+        if (++a->line < a->lines_row) continue;
         a->line = 0;
         a->at += a->row_bytes;
     }
@@ -95,10 +89,8 @@ static void put(const job *b, const float *sums, int i0, int m, int j, int nr)
         size_t at = (size_t)(i0 + i) * (size_t)b->n + (size_t)j;
         for (int r = 0; r < nr; r++) {
             float v = sums[(size_t)r * b->c->sums_ld + (size_t)i];
-            if (b->bias)
-                v += b->bias[j + r];
-            if (b->residual)
-                v += b->residual[at + (size_t)r];
+            if (b->bias) v += b->bias[j + r];
+            if (b->residual) v += b->residual[at + (size_t)r];
             b->out[at + (size_t)r] = v;
         }
     }
@@ -124,7 +116,8 @@ static void panel_columns(const job *b, const cpu_scratch *s, int i0, int m, int
         for (int i = 0; i < m; i += mm->mr) {
             int rows = m - i < mm->mr ? m - i : mm->mr;
             fetch(&next, i + rows, m);
-            mm->fn(s->sums + i, b->c->sums_ld, x + (size_t)i * (size_t)b->k + p, (size_t)b->k, rows, w, ldw, nr, k, p > 0);
+            mm->fn(s->sums + i, b->c->sums_ld, x + (size_t)i * (size_t)b->k + p, (size_t)b->k, rows, w, ldw, nr, k,
+                   p > 0);
         }
     }
     put(b, s->sums, i0, m, j, nr);
@@ -151,6 +144,5 @@ void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const te
 
     b.n = (int)w->n_rows;
     b.k = (int)w->cols;
-    if (m > 0)
-        cpu_share(c, (double)m * b.n * b.k, part, &b);
+    if (m > 0) cpu_share(c, (double)m * b.n * b.k, part, &b);
 }

@@ -54,11 +54,9 @@ static llada_status pass_ok(device_ctx *c, const pass *p, llada_err *err)
         memset(c->stamp, 0, (size_t)c->lim.slots * sizeof *c->stamp);
         c->pass_no = 1;
     }
-    if ((st = rows_ok(c, p, err)) != LLADA_OK)
-        return st;
+    if ((st = rows_ok(c, p, err)) != LLADA_OK) return st;
     for (int g = 0; g < PASS_GROUPS; g++)
-        if ((st = cols_ok(c, &p->cols[g], g, err)) != LLADA_OK)
-            return st;
+        if ((st = cols_ok(c, &p->cols[g], g, err)) != LLADA_OK) return st;
     for (int i = 0; i < p->n_want; i++)
         if (p->want[i] < 0 || p->want[i] >= p->n)
             return llada_fail(err, LLADA_BAD_ARG, "row %d of %d is to be scored", (int)p->want[i], p->n);
@@ -87,10 +85,7 @@ typedef struct {
     const op *o;
 } step;
 
-static float *act(const step *s, tensor_id id)
-{
-    return (float *)(void *)(s->c->arena + s->c->plan.offset[id]);
-}
+static float *act(const step *s, tensor_id id) { return (float *)(void *)(s->c->arena + s->c->plan.offset[id]); }
 
 static int rows_of(const step *s, tensor_id id)
 {
@@ -139,8 +134,7 @@ static void rope_part(void *user, int t, int n)
     for (int r = lo; r < hi; r++) {
         float *row = act(s, o->in) + (size_t)r * cols;
         const float *cs = s->c->rope + (size_t)s->p->pos[r] * width;
-        for (size_t h = 0; h < cols; h += width)
-            rope(row + h, cs, o->width / 2);
+        for (size_t h = 0; h < cols; h += width) rope(row + h, cs, o->width / 2);
     }
 }
 
@@ -154,8 +148,7 @@ static void swiglu_part(void *user, int t, int n)
 
     pool_share(units, 1, t, n, &lo, &hi);
     size_t a = (size_t)lo * LANE_UNIT, b = (size_t)hi * LANE_UNIT < all ? (size_t)hi * LANE_UNIT : all;
-    if (a < b)
-        s->c->k.swiglu.fn(act(s, o->out) + a, act(s, o->in) + a, act(s, o->in2) + a, b - a);
+    if (a < b) s->c->k.swiglu.fn(act(s, o->out) + a, act(s, o->in) + a, act(s, o->in2) + a, b - a);
 }
 
 static void gather(const step *s)
@@ -195,16 +188,14 @@ static void score_rows(const step *s)
     const pass *p = s->p;
     const size_t d = cols_of(s, s->o->in), vocab = (size_t)s->c->g->n_vocab_rows;
 
-    if (!p->out && !p->logits)
-        return;
+    if (!p->out && !p->logits) return;
     for (int i = 0; i < p->n_want; i += SCORE_ROWS) {
         score_job j = { .p = p, .first = i, .vocab = (int)vocab };
         float *logits = p->logits ? p->logits + (size_t)i * vocab : s->c->logits;
         j.logits = logits;
         j.n = p->n_want - i < SCORE_ROWS ? p->n_want - i : SCORE_ROWS;
         cpu_matmul(s->c, logits, act(s, s->o->in) + (size_t)i * d, j.n, &s->c->g->t[s->o->weight], NULL, NULL);
-        if (p->out)
-            cpu_share(s->c, 20.0 * j.n * (double)vocab, score_part, &j);
+        if (p->out) cpu_share(s->c, 20.0 * j.n * (double)vocab, score_part, &j);
     }
 }
 
@@ -214,13 +205,13 @@ static void run_op(step *s)
     const double values = (double)s->p->n * (o->out >= 0 ? (double)cols_of(s, o->out) : 0);
 
     switch (o->kind) {
-    case OP_EMBED: cpu_share(s->c, values, embed_part, s); break;
-    case OP_RMSNORM: cpu_share(s->c, 2 * values, norm_part, s); break;
+    case OP_EMBED: cpu_share(s->c, 4 * values, embed_part, s); break;
+    case OP_RMSNORM: cpu_share(s->c, 8 * values, norm_part, s); break;
     case OP_MATMUL: matmul(s); break;
-    case OP_ROPE: cpu_share(s->c, 2 * values, rope_part, s); break;
+    case OP_ROPE: cpu_share(s->c, 8 * values, rope_part, s); break;
     case OP_KV: cpu_store_kv(s->c, s->p, o->layer, act(s, o->in), act(s, o->in2)); break;
     case OP_ATTENTION: cpu_attention(s->c, s->p, o, act(s, o->out), act(s, o->in)); break;
-    case OP_SWIGLU: cpu_share(s->c, 20 * values, swiglu_part, s); break;
+    case OP_SWIGLU: cpu_share(s->c, 32 * values, swiglu_part, s); break;
     case OP_GATHER: gather(s); break;
     case OP_SCORE: score_rows(s); break;
     case OP_ROUTE: cpu_route(s->c, s->p->n, o, act(s, o->out), act(s, o->in)); break;
@@ -237,8 +228,7 @@ static llada_status finite_ok(const step *s, bool ends_layer, llada_err *err)
     const op *o = s->o;
     tensor_id id = o->kind == OP_SCORE ? o->in : o->kind == OP_EMBED || ends_layer ? o->out : -1;
 
-    if (id < 0 || finite_all(act(s, id), (size_t)rows_of(s, id) * cols_of(s, id)))
-        return LLADA_OK;
+    if (id < 0 || finite_all(act(s, id), (size_t)rows_of(s, id) * cols_of(s, id))) return LLADA_OK;
     if (o->kind == OP_EMBED || o->kind == OP_SCORE)
         return llada_fail(err, LLADA_NUMERIC, "the %s gives NaN or infinity",
                           o->kind == OP_EMBED ? "token embedding" : "norm behind the last layer");
@@ -251,11 +241,9 @@ llada_status cpu_run(device_ctx *c, const pass *p, llada_err *err)
 
     for (int i = 0; st == LLADA_OK && i < c->g->n_ops; i++) {
         step s = { c, p, &c->g->ops[i] };
-        if (s.o->kind == OP_SCORE && (st = finite_ok(&s, false, err)) != LLADA_OK)
-            return st;
+        if (s.o->kind == OP_SCORE && (st = finite_ok(&s, false, err)) != LLADA_OK) return st;
         run_op(&s);
-        if (s.o->kind != OP_SCORE)
-            st = finite_ok(&s, c->last[i], err);
+        if (s.o->kind != OP_SCORE) st = finite_ok(&s, c->last[i], err);
     }
     return st;
 }

@@ -23,10 +23,8 @@ void norm_neon(float *out, const float *x, const float *w, int n, float eps)
     float scale = (float)(1.0 / sqrt(sum_of_squares(x, n) / n + eps));
     int i = 0;
 
-    for (; i + 4 <= n; i += 4)
-        vst1q_f32(out + i, vmulq_f32(vmulq_n_f32(vld1q_f32(x + i), scale), vld1q_f32(w + i)));
-    for (; i < n; i++)
-        out[i] = x[i] * scale * w[i];
+    for (; i + 4 <= n; i += 4) vst1q_f32(out + i, vmulq_f32(vmulq_n_f32(vld1q_f32(x + i), scale), vld1q_f32(w + i)));
+    for (; i < n; i++) out[i] = x[i] * scale * w[i];
 }
 
 void rope_pairs_neon(float *x, const float *cs, int half)
@@ -75,8 +73,7 @@ void swiglu_neon(float *out, const float *a, const float *b, size_t n)
 {
     size_t i = 0;
 
-    for (; i + 4 <= n; i += 4)
-        vst1q_f32(out + i, swiglu4(vld1q_f32(a + i), vld1q_f32(b + i)));
+    for (; i + 4 <= n; i += 4) vst1q_f32(out + i, swiglu4(vld1q_f32(a + i), vld1q_f32(b + i)));
     if (i < n) {
         int left = (int)(n - i);
         store_part(out + i, swiglu4(load_part(a + i, left), load_part(b + i, left)), left);
@@ -88,11 +85,9 @@ float softmax_neon(float *s, int n)
     float32x4_t top = vdupq_n_f32(s[0]), sum = vdupq_n_f32(0);
     int i = 0;
 
-    for (; i + 4 <= n; i += 4)
-        top = vmaxq_f32(top, vld1q_f32(s + i));
+    for (; i + 4 <= n; i += 4) top = vmaxq_f32(top, vld1q_f32(s + i));
     float max = vmaxvq_f32(top);
-    for (; i < n; i++)
-        max = s[i] > max ? s[i] : max;
+    for (; i < n; i++) max = s[i] > max ? s[i] : max;
 
     const float32x4_t m = vdupq_n_f32(max);
     for (i = 0; i + 4 <= n; i += 4) {

@@ -4,10 +4,7 @@
 #include "device/cpu/kern.h"
 
 /* Packed data has no alignment: it is loaded as bytes. */
-static inline uint16x8_t load8(const uint8_t *p)
-{
-    return vreinterpretq_u16_u8(vld1q_u8(p));
-}
+static inline uint16x8_t load8(const uint8_t *p) { return vreinterpretq_u16_u8(vld1q_u8(p)); }
 
 void unpack_f16_neon(float *dst, const void *src, size_t n)
 {
@@ -92,8 +89,6 @@ void half_neon(uint16_t *dst, const float *src, size_t n)
 {
     size_t i = 0;
 
-    for (; i + 4 <= n; i += 4)
-        vst1_u16(dst + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(src + i))));
-    for (; i < n; i++)
-        dst[i] = half_from_float(src[i]);
+    for (; i + 4 <= n; i += 4) vst1_u16(dst + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(src + i))));
+    for (; i < n; i++) dst[i] = half_from_float(src[i]);
 }

@@ -24,10 +24,7 @@ static inline void store_part(float *p, float32x4_t x, int n)
 }
 
 /* Half floats are moved as plain 16-bit values: the conversions are base instructions, the arithmetic is not needed. */
-static inline float32x4_t load_half(const uint16_t *p)
-{
-    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
-}
+static inline float32x4_t load_half(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 
 static inline float32x4_t load_half_part(const uint16_t *p, int n)
 {
@@ -42,10 +39,7 @@ static inline float32x4_t sum4(float32x4_t a, float32x4_t b, float32x4_t c, floa
     return vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d));
 }
 
-static inline float sum1(float32x4_t a)
-{
-    return vgetq_lane_f32(sum4(a, a, a, a), 0);
-}
+static inline float sum1(float32x4_t a) { return vgetq_lane_f32(sum4(a, a, a, a), 0); }
 
 /* e^x, at most 2 ulp from it: x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its series to r^7 / 7! (cut off at 6e-9); 2^n
  * in two factors, so that both ends are reached gradually: 0 below -104, infinity above 88.8.  NaN stays NaN. */

@@ -10,13 +10,10 @@ static float dot(const float *x, const float *w, int k)
     int i = 0;
 
     for (; i + LANES <= k; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            s[l] += x[i + l] * w[i + l];
-    for (int l = 0; i + l < k; l++)
-        s[l] += x[i + l] * w[i + l];
+        for (int l = 0; l < LANES; l++) s[l] += x[i + l] * w[i + l];
+    for (int l = 0; i + l < k; l++) s[l] += x[i + l] * w[i + l];
     for (int half = LANES / 2; half; half /= 2)
-        for (int l = 0; l < half; l++)
-            s[l] += s[l + half];
+        for (int l = 0; l < half; l++) s[l] += s[l + half];
     return s[0];
 }
 

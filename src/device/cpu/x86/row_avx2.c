@@ -27,8 +27,7 @@ void norm_avx2(float *out, const float *x, const float *w, int n, float eps)
 
     for (; i + 8 <= n; i += 8)
         _mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), f), _mm256_loadu_ps(w + i)));
-    for (; i < n; i++)
-        out[i] = x[i] * scale * w[i];
+    for (; i < n; i++) out[i] = x[i] * scale * w[i];
 }
 
 void rope_pairs_avx2(float *x, const float *cs, int half)
@@ -79,8 +78,7 @@ void swiglu_avx2(float *out, const float *a, const float *b, size_t n)
 {
     size_t i = 0;
 
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(out + i, swiglu8(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(out + i, swiglu8(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
     if (i < n) {
         __m256i t = tail8((int)(n - i));
         _mm256_maskstore_ps(out + i, t, swiglu8(_mm256_maskload_ps(a + i, t), _mm256_maskload_ps(b + i, t)));
@@ -93,13 +91,10 @@ float softmax_avx2(float *s, int n)
     float lane[8], max = s[0];
     int i = 0;
 
-    for (; i + 8 <= n; i += 8)
-        top = _mm256_max_ps(top, _mm256_loadu_ps(s + i));
+    for (; i + 8 <= n; i += 8) top = _mm256_max_ps(top, _mm256_loadu_ps(s + i));
     _mm256_storeu_ps(lane, top);
-    for (int l = 0; l < 8; l++)
-        max = lane[l] > max ? lane[l] : max;
-    for (; i < n; i++)
-        max = s[i] > max ? s[i] : max;
+    for (int l = 0; l < 8; l++) max = lane[l] > max ? lane[l] : max;
+    for (; i < n; i++) max = s[i] > max ? s[i] : max;
 
     const __m256 m = _mm256_set1_ps(max);
     for (i = 0; i + 8 <= n; i += 8) {

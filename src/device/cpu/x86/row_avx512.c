@@ -4,10 +4,7 @@
 #include "device/cpu/kern.h"
 #include "device/cpu/x86/vec_avx512.h"
 
-static inline __mmask16 lanes(size_t left)
-{
-    return left >= 16 ? 0xffff : tail16((int)left);
-}
+static inline __mmask16 lanes(size_t left) { return left >= 16 ? 0xffff : tail16((int)left); }
 
 /* Squares add up in double, 16 lanes: a float's square is exact there. */
 static double sum_of_squares(const float *x, int n)
@@ -52,10 +49,10 @@ float softmax_avx512(float *s, int n)
     float lane[16], max = s[0];
 
     for (int i = 0; i < n; i += 16)
-        top = _mm512_mask_max_ps(top, lanes((size_t)(n - i)), top, _mm512_maskz_loadu_ps(lanes((size_t)(n - i)), s + i));
+        top =
+            _mm512_mask_max_ps(top, lanes((size_t)(n - i)), top, _mm512_maskz_loadu_ps(lanes((size_t)(n - i)), s + i));
     _mm512_storeu_ps(lane, top);
-    for (int l = 0; l < 16; l++)
-        max = lane[l] > max ? lane[l] : max;
+    for (int l = 0; l < 16; l++) max = lane[l] > max ? lane[l] : max;
     for (int i = 0; i < n; i += 16) {
         __mmask16 t = lanes((size_t)(n - i));
         __m512 e = exp16(_mm512_sub_ps(_mm512_maskz_loadu_ps(t, s + i), _mm512_set1_ps(max)));

@@ -87,6 +87,5 @@ void half_avx2(uint16_t *dst, const float *src, size_t n)
         __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT);
         _mm_storeu_si128((__m128i *)(dst + i), h);
     }
-    for (; i < n; i++)
-        dst[i] = half_from_float(src[i]);
+    for (; i < n; i++) dst[i] = half_from_float(src[i]);
 }

@@ -28,10 +28,7 @@ static inline __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
     return _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
 }
 
-static inline float sum1(__m256 a)
-{
-    return _mm_cvtss_f32(sum4(a, a, a, a));
-}
+static inline float sum1(__m256 a) { return _mm_cvtss_f32(sum4(a, a, a, a)); }
 
 /* e^x, at most 2 ulp from it: x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its series to r^7 / 7! (cut off at 6e-9); 2^n
  * in two factors, so that both ends are reached gradually: 0 below -104, infinity above 88.8.  NaN stays NaN (the order
@@ -40,8 +37,9 @@ static inline __m256 exp8(__m256 x)
 {
     const __m256 one = _mm256_set1_ps(1.0f);
     x = _mm256_min_ps(_mm256_set1_ps(128.0f), _mm256_max_ps(_mm256_set1_ps(-128.0f), x));
-    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693145752f), x);  /* ln 2: the upper 15 bits, then the rest */
+    __m256 n =
+        _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693145752f), x); /* ln 2: the upper 15 bits, then the rest */
     r = _mm256_fnmadd_ps(n, _mm256_set1_ps(1.42860677e-6f), r);
     __m256 p = _mm256_set1_ps(1.0f / 5040);
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 720));

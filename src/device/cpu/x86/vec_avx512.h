@@ -5,16 +5,10 @@
 #include "device/cpu/x86/vec_avx2.h"
 
 /* The first n of 16 lanes, 0 <= n <= 16. */
-static inline __mmask16 tail16(int n)
-{
-    return (__mmask16)((1u << n) - 1);
-}
+static inline __mmask16 tail16(int n) { return (__mmask16)((1u << n) - 1); }
 
 /* Upper half added to the lower. */
-static inline __m256 fold16(__m512 v)
-{
-    return _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
-}
+static inline __m256 fold16(__m512 v) { return _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)); }
 
 /* exp8 of vec_avx2.h with sixteen lanes; one scaling instruction does both ends gradually. */
 static inline __m512 exp16(__m512 x)
