@@ -10,6 +10,9 @@ int cmd_eval(const options *o);
 int cmd_info(const options *o);
 int cmd_tokenize(const options *o);
 int cmd_logits(const options *o);
+int cmd_bench(const options *o);
+int cmd_convert(const options *o);
+int cmd_quantize(const options *o);
 int cmd_serve(const options *o);
 int cmd_trace(const options *o);
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MOST_BYTES = 1 << 30, SAMPLE = 1 << 16 };
 
@@ -29,12 +30,9 @@ int store_open(eval_store *st, const char *path)
     text t = {0};
     *st = (eval_store){.done = json_object(), .path = path};
     if (!path) return EXIT_FINE;
-    FILE *there = fopen(path, "rbe");
+    struct stat about;
     int rc = EXIT_FINE;
-    if (there) {
-        fclose(there);
-        rc = file_read(&t, path, MOST_BYTES);
-    }
+    if (stat(path, &about) == 0 && S_ISREG(about.st_mode)) rc = file_read(&t, path, MOST_BYTES);
     if (!rc) read_records(st, &t);
     if (!rc) st->f = fopen(path, "abe");
     if (!rc && !st->f) {

@@ -19,6 +19,9 @@ static int run_command(const opt_command *cmd, const options *o)
     case CMD_INFO: return cmd_info(o);
     case CMD_TOKENIZE: return cmd_tokenize(o);
     case CMD_LOGITS: return cmd_logits(o);
+    case CMD_BENCH: return cmd_bench(o);
+    case CMD_CONVERT: return cmd_convert(o);
+    case CMD_QUANTIZE: return cmd_quantize(o);
     case CMD_SERVE: return cmd_serve(o);
     case CMD_TRACE: return cmd_trace(o);
     default: return EXIT_FAILED;

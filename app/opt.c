@@ -269,35 +269,25 @@ static int say_pair(parser *p, const char *flag, const char *value)
     return say_key(p, flag, key, eq + 1, false);
 }
 
-static int say_alias(parser *p, const opt_def *d, const char *flag, const char *value)
-{
-    const char *key = find_key(d->key, strlen(d->key));
-    if (key) return say_key(p, flag, key, value, false);
-    char *end;
-    double v = strtod(value, &end);
-    if (end == value || *end) return wrong(p->err, p->cap, "%s: '%.80s' is not a number", flag, value);
-    if (d->lo >= 0 && v == (double)d->lo) return OPT_OK;
-    return wrong(p->err, p->cap, "%s: %.40s cannot be honoured: no sampler of this build has %s", flag, value, d->key);
-}
-
-/* llama.cpp counts its samplers 0..4; two are LLaDA's own, two have a rule of the same idea here, one is Dream's. */
+/* llama.cpp counts its samplers 0..4: 3 and 4 are LLaDA's, the others Dream's.  With --diffusion-eps its 4 is Dream's
+ * too, so for it the kind of schedule is settled when all flags are known (see speaks_llama_cpp). */
 static int say_algorithm(parser *p, const char *flag, const char *value)
 {
     static const struct {
-        const char *words, *key, *set;
+        const char *words, *alg, *remasking;
     } algorithms[] = {
-        {"0 origin", NULL, NULL},
-        {"1 entropy entropy_based", "rule", "entropy"},
-        {"2 margin margin_based topk_margin", "rule", "margin"},
-        {"3 random", "remasking", "random"},
-        {"4 confidence confidence_based low_confidence maskgit_plus", "remasking", "low_confidence"},
+        {"0 origin", "origin", NULL},
+        {"1 entropy entropy_based", "entropy", NULL},
+        {"2 margin margin_based topk_margin", "topk_margin", NULL},
+        {"3 random", NULL, "random"},
+        {"4 confidence confidence_based low_confidence maskgit_plus", "maskgit_plus", "low_confidence"},
     };
     for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++) {
+        const char *alg = algorithms[i].alg, *remasking = algorithms[i].remasking;
         if (!has_name(algorithms[i].words, value, strlen(value))) continue;
-        if (!algorithms[i].key)
-            return wrong(p->err, p->cap, "%s: '%s' cannot be honoured: there is no such sampler here", flag, value);
-        if (!strcmp(algorithms[i].key, "remasking")) say_key(p, flag, "rule", "quota", false);
-        return say_key(p, flag, algorithms[i].key, algorithms[i].set, false);
+        if (alg && say_key(p, flag, "alg", alg, false)) return OPT_WRONG;
+        if (remasking && say_key(p, flag, "remasking", remasking, false)) return OPT_WRONG;
+        return OPT_OK;
     }
     return wrong(p->err, p->cap, "%s: '%.80s' is none of 0..4, origin, entropy, margin, random, confidence", flag,
                  value);
@@ -328,7 +318,7 @@ static int set_flag(parser *p, const opt_def *d, const char *flag, const char *v
     case OPT_RECIPE: return say_recipe(p, flag, value, env);
     case OPT_SETTINGS: add_saying(p->o, (opt_saying){SAY_SETTINGS, env, flag, NULL, value}); return OPT_OK;
     case OPT_PAIR: return say_pair(p, flag, value);
-    case OPT_ALIAS: return say_alias(p, d, flag, value);
+    case OPT_ALIAS: return say_key(p, flag, d->key, value, env);
     case OPT_ALGORITHM: return say_algorithm(p, flag, value);
     case OPT_GUMBEL:
         if (!strcmp(value, "1") || !strcmp(value, "true")) return OPT_OK;
@@ -463,7 +453,7 @@ static int read_environment(parser *p, char *const *env)
 int opt_parse(options *o, const opt_command *cmd, int argc, char *const *argv, char *const *env, char *err, size_t cap)
 {
     parser p = {o, cmd, err, cap};
-    *o = (options){.cpu_mask = UINT64_MAX, .max_tokens = -1, .seeds = 1};
+    *o = (options){.cpu_mask = UINT64_MAX, .max_tokens = -1, .prompt_tokens = -1, .seeds = 1};
     /* help is given even where the rest of the line is wrong */
     for (int i = 0; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) o->help = true;
@@ -478,8 +468,7 @@ int opt_parse(options *o, const opt_command *cmd, int argc, char *const *argv, c
         } else if (flags && argv[i][0] == '-' && argv[i][1]) {
             if (read_flag(&p, argc, argv, i, &used)) return OPT_WRONG;
         } else if (n_args < cmd->max_args) {
-            o->arg = argv[i];
-            n_args++;
+            *(n_args++ ? &o->arg2 : &o->arg) = argv[i];
         } else {
             return wrong(err, cap, "unexpected argument '%.80s'%s", argv[i],
                          cmd->bit == CMD_RUN ? "; the prompt goes behind -p" : "");
@@ -541,12 +530,24 @@ static bool said(const options *o, int what, bool env)
     return false;
 }
 
-/* Where hands speak llama.cpp, its sampler is meant: LLaDA's own. */
-static bool speaks_llama_cpp(const options *o)
+static const opt_saying *last_key(const options *o, const char *key)
 {
+    const opt_saying *found = NULL;
     for (size_t i = 0; i < o->n_sayings; i++)
-        if (!strncmp(o->sayings[i].flag, "--diffusion-", 12)) return true;
-    return false;
+        if (o->sayings[i].what == SAY_KEY && !strcmp(o->sayings[i].key, key)) found = &o->sayings[i];
+    return found;
+}
+
+/* Where hands speak llama.cpp, its samplers are meant: Dream's with times down to eps, or an order only Dream has; else
+ * LLaDA's.  NULL: they do not. */
+static const char *speaks_llama_cpp(const options *o)
+{
+    bool speaks = false;
+    for (size_t i = 0; i < o->n_sayings; i++) speaks |= !strncmp(o->sayings[i].flag, "--diffusion-", 12);
+    if (!speaks) return NULL;
+    const opt_saying *eps = last_key(o, "eps"), *alg = last_key(o, "alg");
+    bool times = eps && strtod(eps->value, NULL) > 0;
+    return times || (alg && strcmp(alg->value, "maskgit_plus")) ? "dream" : "vanilla";
 }
 
 static int apply_sayings(const options *o, llada_recipe *r, int what, bool env, char *err, size_t cap)
@@ -565,7 +566,8 @@ static int apply_sayings(const options *o, llada_recipe *r, int what, bool env, 
 int opt_recipe(const options *o, const char *spec, llada_recipe *r, char *err, size_t cap)
 {
     const opt_saying *flag = last_recipe(o, false), *env = last_recipe(o, true);
-    const char *base = spec ? spec : flag ? flag->value : speaks_llama_cpp(o) ? "vanilla" : env ? env->value : NULL;
+    const char *base = spec ? spec : flag ? flag->value : speaks_llama_cpp(o);
+    if (!base && env) base = env->value;
     llada_recipe_defaults(r);
     if (base && apply_spec(r, base, true, err, cap)) return OPT_WRONG;
     if (!said(o, SAY_SETTINGS, false) && apply_sayings(o, r, SAY_SETTINGS, true, err, cap)) return OPT_WRONG;

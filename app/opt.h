@@ -8,8 +8,9 @@
 
 enum {
     CMD_RUN = 1, CMD_CHAT = 2, CMD_EVAL = 4, CMD_INFO = 8, CMD_TOKENIZE = 16, CMD_LOGITS = 32, CMD_TRACE = 64,
+    CMD_BENCH = 128, CMD_CONVERT = 1024, CMD_QUANTIZE = 2048,
     CMD_SERVE = 256,
-    CMD_GENERATE = CMD_SERVE | CMD_RUN | CMD_CHAT | CMD_EVAL /* the commands that take a recipe */
+    CMD_GENERATE = CMD_SERVE | CMD_RUN | CMD_CHAT | CMD_EVAL | CMD_BENCH /* the commands that take a recipe */
 };
 
 /* One thing said about the recipe, in the order it was said; texts are borrowed from argv and the environment. */
@@ -48,6 +49,10 @@ typedef struct {
     int64_t limit, seeds;
     int64_t extract;      /* an extract_rule of eval.h; 0: auto */
     const char *markdown, *svg, *resume;
+    /* bench */
+    const char *rows;
+    int64_t reps, prompt_tokens, per_pass, most_passes;
+    bool save;
     /* serve */
     const char *host, *api_key;
     opt_list allow_hosts;
@@ -55,8 +60,12 @@ typedef struct {
     bool any_port, metrics;
     /* tokenize, logits */
     const char *ids, *tokens;
+    /* convert, quantize */
+    const char *type, *imatrix;
+    bool report, allow_requantize;
     opt_list owned;       /* texts the options own */
-    const char *arg;      /* the one argument without a flag that info, tokenize and trace take */
+    const char *arg;      /* the one argument without a flag that info, tokenize, trace and bench take */
+    const char *arg2;     /* the second one of convert and quantize */
 } options;
 
 typedef struct {
@@ -79,13 +88,13 @@ void opt_free(options *o);
  * (unless --settings is given), variables of single keys, settings files, single flags.  `spec` (may be NULL) is a
  * recipe as --recipe takes it, NAME[:key=value,...]: its name replaces the other and its keys come last. */
 int opt_recipe(const options *o, const char *spec, llada_recipe *r, char *err, size_t cap);
+/* Whether a flag or a variable chose the recipe; if not, it is the model's to choose. */
+bool opt_recipe_named(const options *o);
 /* A sentence on settings that will have no effect in this recipe; NULL: none. */
 const char *opt_recipe_note(const options *o, const llada_recipe *r);
 
 /* The help of a sub-command (NULL: of the program) on standard output. */
 void opt_help(const opt_command *cmd);
-/* Whether a flag or a variable chose the recipe; if not, it is the model's to choose. */
-bool opt_recipe_named(const options *o);
 void opt_version(void);
 
 /* Reads a whole number in lo..hi; false leaves a sentence in err that names flag and text. */

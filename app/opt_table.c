@@ -5,7 +5,8 @@
 #include <string.h>
 
 #define AT(field) offsetof(options, field)
-#define MODEL (CMD_RUN | CMD_CHAT | CMD_EVAL | CMD_INFO | CMD_TOKENIZE | CMD_LOGITS | CMD_SERVE)
+#define MODEL (CMD_RUN | CMD_CHAT | CMD_EVAL | CMD_INFO | CMD_TOKENIZE | CMD_LOGITS | CMD_SERVE | CMD_BENCH)
+#define ONE_RECIPE (CMD_SERVE | CMD_RUN | CMD_CHAT | CMD_BENCH)
 #define SESSION (CMD_GENERATE | CMD_LOGITS)
 enum { MOST_TOKENS = 65536 };
 
@@ -17,7 +18,7 @@ static const opt_def table[] = {
      "read the file into memory instead of mapping it", NULL},
     {"--chat-layout", OPT_TEXT, MODEL, AT(chat_layout), 0, 0, true, "NAME",
      "chat layout, where the file does not tell", NULL},
-    {"--threads -t", OPT_INT, SESSION, AT(threads), 1, 1024, true, "N",
+    {"--threads -t", OPT_INT, SESSION | CMD_CONVERT | CMD_QUANTIZE, AT(threads), 1, 1024, true, "N",
      "threads (default: one per core, at most 16)", NULL},
     {"--ctx -c --ctx-size", OPT_INT, SESSION, AT(ctx), 1, 1 << 24, true, "N",
      "most positions, prompt and answer together", NULL},
@@ -38,16 +39,16 @@ static const opt_def table[] = {
      "most tokens of the answer, and the canvas unless --gen says else (default 128)", NULL},
     {"--seed -s", OPT_INT, CMD_GENERATE, AT(seed), -1, INT64_MAX, true, "N",
      "seed of the random numbers (default 0); -1: a random one", NULL},
-    {"--recipe", OPT_RECIPE, CMD_SERVE | CMD_RUN | CMD_CHAT, 0, 0, 0, true, "NAME", "decoding recipe, NAME[:key=value,...]", NULL},
+    {"--recipe", OPT_RECIPE, ONE_RECIPE, 0, 0, 0, true, "NAME", "decoding recipe, NAME[:key=value,...]", NULL},
     {"--recipe", OPT_LIST, CMD_EVAL, AT(recipes), 0, 0, false, "NAME",
      "decoding recipe, NAME[:key=value,...]; may be repeated", NULL},
     {"--settings", OPT_SETTINGS, CMD_GENERATE, 0, 0, 0, true, "FILE", "JSON object of recipe keys", NULL},
-    {"--set", OPT_PAIR, CMD_SERVE | CMD_RUN | CMD_CHAT, 0, 0, 0, false, "KEY=VALUE", "one recipe key", NULL},
+    {"--set", OPT_PAIR, ONE_RECIPE, 0, 0, 0, false, "KEY=VALUE", "one recipe key", NULL},
 
     /* output */
-    {"--json", OPT_SWITCH, CMD_RUN | CMD_EVAL | CMD_INFO | CMD_TOKENIZE, AT(json), 0, 0, false, NULL,
+    {"--json", OPT_SWITCH, CMD_BENCH | CMD_RUN | CMD_EVAL | CMD_INFO | CMD_TOKENIZE, AT(json), 0, 0, false, NULL,
      "JSON on standard output", NULL},
-    {"--quiet -q", OPT_SWITCH, CMD_GENERATE | CMD_INFO | CMD_TOKENIZE | CMD_LOGITS, AT(quiet), 0, 0, true, NULL,
+    {"--quiet -q", OPT_SWITCH, ~(unsigned)CMD_TRACE, AT(quiet), 0, 0, true, NULL,
      "no notes, no progress, no canvas", NULL},
     {"--no-canvas", OPT_SWITCH, CMD_RUN | CMD_CHAT, AT(no_canvas), 0, 0, true, NULL,
      "do not draw the canvas on the terminal", NULL},
@@ -64,11 +65,27 @@ static const opt_def table[] = {
     {"--resume", OPT_TEXT, CMD_EVAL, AT(resume), 0, 0, false, "FILE",
      "keep every answer in FILE, and do not run again what is there", NULL},
 
+    /* bench */
+    {"--rows", OPT_TEXT, CMD_BENCH, AT(rows), 0, 0, false, "8,32,64", "forward: rows of the passes to time", NULL},
+    {"--reps", OPT_INT, CMD_BENCH, AT(reps), 1, 1000, false, "N",
+     "times each is run; the median counts (default 5)", NULL},
+    {"--save", OPT_SWITCH, CMD_BENCH, AT(save), 0, 0, false, NULL,
+     "forward: keep the times as this machine's table for bucket=auto", NULL},
+    {"--prompt", OPT_INT, CMD_BENCH, AT(prompt_tokens), 0, MOST_TOKENS, false, "N",
+     "generate: tokens of the prompt (default 64)", NULL},
+    {"--per-pass", OPT_INT, CMD_BENCH, AT(per_pass), 1, MOST_TOKENS, false, "K",
+     "generate: write K tokens a pass, whatever the scores say (random weights have no confidence)", NULL},
+    {"--trace", OPT_TEXT, CMD_BENCH, AT(trace), 0, 0, false, "FILE",
+     "generate: write as many tokens a pass as a recorded run did", NULL},
+    {"--passes", OPT_INT, CMD_BENCH, AT(most_passes), 1, 1 << 20, false, "N",
+     "generate: stop after N dense passes, and say so", NULL},
+
     /* serve */
     {"--host", OPT_TEXT, CMD_SERVE, AT(host), 0, 0, true, "NAME",
      "address to listen at (default 127.0.0.1); one that other machines reach needs an API key", NULL},
     {"--port", OPT_INT, CMD_SERVE, AT(port), 1, 65535, true, "N", "port to listen at (default 8080)", NULL},
-    {"--any-port", OPT_SWITCH, CMD_SERVE, AT(any_port), 0, 0, false, NULL, "listen at a free port, and say which", NULL},
+    {"--any-port", OPT_SWITCH, CMD_SERVE, AT(any_port), 0, 0, false, NULL,
+     "listen at a free port, and say which", NULL},
     {"--api-key", OPT_TEXT, CMD_SERVE, AT(api_key), 0, 0, true, "KEY",
      "clients must send it; better LLADA_API_KEY, as others can see a command line", NULL},
     {"--allow-host", OPT_LIST, CMD_SERVE, AT(allow_hosts), 0, 0, false, "NAME",
@@ -86,14 +103,23 @@ static const opt_def table[] = {
     {"--tokens", OPT_TEXT, CMD_LOGITS, AT(tokens), 0, 0, false, "1,2,3", "the ids to score", NULL},
     {"--out -o", OPT_TEXT, CMD_LOGITS | CMD_TRACE, AT(out), 0, 0, false, "FILE", "the file to write", NULL},
 
+    /* convert, quantize */
+    {"--type", OPT_TEXT, CMD_CONVERT, AT(type), 0, 0, false, "TYPE",
+     "how matrices are stored: f16 (default), f32, bf16 or q8_0", NULL},
+    {"--type", OPT_TEXT, CMD_QUANTIZE, AT(type), 0, 0, false, "TYPE",
+     "q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k, mixed q4_k_m or q5_k_m, or f32, f16, bf16", NULL},
+    {"--report", OPT_SWITCH, CMD_QUANTIZE, AT(report), 0, 0, false, NULL,
+     "on standard output, each tensor's types and relative error", NULL},
+    {"--allow-requantize", OPT_SWITCH, CMD_QUANTIZE, AT(allow_requantize), 0, 0, false, NULL,
+     "also read types that have lost much already", NULL},
+    {"--imatrix", OPT_TEXT, CMD_QUANTIZE, AT(imatrix), 0, 0, false, "FILE", NULL, NULL},
+
     /* other spellings of recipe keys; llama.cpp's */
     {"--temperature", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "T", NULL, "temp"},
     {"--window", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "MODE", NULL, "mbsd"},
     {"--revise", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "BOOL", NULL, "dppr"},
-    {"--top-k", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "K", NULL, "top_k"},
-    {"--top-p", OPT_ALIAS, CMD_GENERATE, 0, 1, 0, false, "P", NULL, "top_p"},
-    {"--diffusion-steps", OPT_ALIAS, CMD_GENERATE, 0, -1, 0, false, "N", NULL, "steps"},
-    {"--diffusion-block-length", OPT_ALIAS, CMD_GENERATE, 0, -1, 0, false, "N", NULL, "block"},
+    {"--diffusion-steps", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "N", NULL, "steps"},
+    {"--diffusion-block-length", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "N", NULL, "block"},
     {"--diffusion-cfg-scale", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "S", NULL, "cfg"},
     {"--diffusion-eps", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "E", NULL, "eps"},
     {"--diffusion-alg-temp", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "T", NULL, "alg_temp"},
@@ -119,7 +145,12 @@ static const opt_command commands[] = {
     {"info", "[-m FILE] [--json]", "what a model file holds and needs", CMD_INFO, 1},
     {"tokenize", "[-m FILE] [-p TEXT | -f FILE | --ids 1,2,3]", "text to ids, ids to text", CMD_TOKENIZE, 1},
     {"logits", "[-m FILE] --tokens 1,2,3 --out FILE", "scores of one forward pass, as raw float32", CMD_LOGITS, 0},
-    {"serve", "[-m FILE] [--host NAME] [--port N] [flags]", "an OpenAI-compatible server, and a page to watch text form",
+    {"bench", "forward|generate [-m FILE] [flags]", "how long passes and whole answers take", CMD_BENCH, 1},
+    {"convert", "DIR OUT.gguf [--type f16|f32|bf16|q8_0]",
+     "a checkpoint folder (safetensors) to a GGUF file", CMD_CONVERT, 2},
+    {"quantize", "IN.gguf OUT.gguf --type q4_k_m [--report]", "a GGUF file with smaller numbers", CMD_QUANTIZE, 2},
+    {"serve", "[-m FILE] [--host NAME] [--port N] [flags]",
+     "an OpenAI-compatible server, and a page to watch text form",
      CMD_SERVE, 0},
     {"trace", "FILE -o report.html", "the report of a trace that run --trace wrote", CMD_TRACE, 1},
 };

@@ -14,8 +14,7 @@ typedef enum {
     OPT_RECIPE,    /* a recipe's name: a saying */
     OPT_SETTINGS,  /* a settings file: a saying */
     OPT_PAIR,      /* key=value: a saying */
-    OPT_ALIAS,     /* another spelling of the recipe key `key`; where the library has no such key, only the value
-                    * that changes nothing (`lo`) is taken */
+    OPT_ALIAS,     /* another spelling of the recipe key `key` */
     OPT_ALGORITHM, /* llama.cpp's number or name of a sampler */
     OPT_GUMBEL     /* llama.cpp's switch for Gumbel noise, which is always on here */
 } opt_kind;
