@@ -67,16 +67,24 @@ int prompt_raw_ids(const app_model *am, const char *s, size_t len, bool special,
 {
     llada_err err = {0};
     /* a token holds at least one byte, but normalisation may lengthen the text: the second call knows */
-    size_t cap = len + 16, bos = am->info.causal && am->info.bos_id >= 0; /* what autoregressive models begin with */
-    *ids = app_new(cap + bos, sizeof **ids);
-    if (llada_tokenize(am->m, s, len, special, *ids + bos, cap, n, &err)) return app_fail(&err);
-    if (*n > cap) {
-        cap = *n;
-        *ids = app_grow(*ids, cap + bos, sizeof **ids);
-        if (llada_tokenize(am->m, s, len, special, *ids + bos, cap, n, &err)) return app_fail(&err);
-    }
-    if (bos) (*ids)[0] = am->info.bos_id;
-    *n += bos;
+    size_t cap = len + 16;
+    *ids = app_new(cap, sizeof **ids);
+    if (llada_tokenize(am->m, s, len, special, *ids, cap, n, &err)) return app_fail(&err);
+    if (*n <= cap) return EXIT_FINE;
+    cap = *n;
+    *ids = app_grow(*ids, cap, sizeof **ids);
+    return llada_tokenize(am->m, s, len, special, *ids, cap, n, &err) ? app_fail(&err) : EXIT_FINE;
+}
+
+/* Autoregressive models were trained on texts that begin with their token for it. */
+static int raw_request(const app_model *am, const text *prompt, int32_t **ids, size_t *n)
+{
+    int rc = prompt_raw_ids(am, prompt->p, prompt->n, false, ids, n);
+    if (rc || !am->info.causal || am->info.bos_id < 0) return rc;
+    *ids = app_grow(*ids, *n + 1, sizeof **ids);
+    memmove(*ids + 1, *ids, *n * sizeof **ids);
+    (*ids)[0] = am->info.bos_id;
+    *n += 1;
     return EXIT_FINE;
 }
 
@@ -97,7 +105,7 @@ int prompt_request(const app_model *am, const options *o, const text *prompt, in
             app_error("--system needs the chat layout, and --raw turns it off; use one");
             return EXIT_WRONG_USE;
         }
-        return prompt_raw_ids(am, prompt->p, prompt->n, false, ids, n);
+        return raw_request(am, prompt, ids, n);
     }
     const char *nul = memchr(prompt->p, 0, prompt->n);
     if (nul) {

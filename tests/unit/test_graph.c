@@ -16,8 +16,13 @@
 static const float some_data[64];
 
 /* Tensors and operators of `good`, by name. */
-enum { TABLE, X, NORM_W, H, WQ, WK, WV, Q, K, V, A, WO, BIAS, HEAD, WANTED, SCORED, N_TENSORS };
-enum { EMBED, NORM, MM_Q, MM_K, MM_V, ROPE_Q, ROPE_K, STORE, ATTEND, MM_O, GATE, GATHER, SCORE, N_OPS };
+enum {
+    TABLE, X, NORM_W, H, WQ, WK, WV, Q, K, V, A, WO, BIAS, HEAD, WANTED, SCORED, W_ROUTER, ROUTER, CHOICE, W_UP, UP, W_DOWN,
+    N_TENSORS
+};
+enum {
+    EMBED, NORM, MM_Q, MM_K, MM_V, ROPE_Q, ROPE_K, STORE, ATTEND, MM_O, GATE, MM_R, ROUTE, EXP_UP, EXP_DOWN, GATHER, SCORE, N_OPS
+};
 
 static tensor weight(int rows, int cols)
 {
@@ -50,7 +55,13 @@ static void good(graph *g)
                                   [BIAS] = weight(1, 8),
                                   [HEAD] = weight(11, 8),
                                   [WANTED] = activation(DIM_WANT, 8),
-                                  [SCORED] = activation(DIM_WANT, 8) };
+                                  [SCORED] = activation(DIM_WANT, 8),
+                                  [W_ROUTER] = weight(3, 8), /* 3 experts, 2 of them serve a row; 5 values wide */
+                                  [ROUTER] = activation(DIM_ROWS, 3),
+                                  [CHOICE] = activation(DIM_ROWS, 4),
+                                  [W_UP] = weight(15, 8),
+                                  [UP] = activation(DIM_ROWS, 10),
+                                  [W_DOWN] = weight(24, 5) };
     for (int i = 0; i < N_TENSORS; i++) assert_int_equal(graph_tensor(g, t[i]), i);
     const op none = { .layer = 0, .out = -1, .in = -1, .in2 = -1, .weight = -1, .bias = -1, .residual = -1 };
     op o[N_OPS];
@@ -68,6 +79,12 @@ static void good(graph *g)
     o[MM_O].kind = OP_MATMUL, o[MM_O].in = A, o[MM_O].out = X, o[MM_O].weight = WO, o[MM_O].bias = BIAS,
     o[MM_O].residual = X;
     o[GATE].kind = OP_SWIGLU, o[GATE].in = H, o[GATE].in2 = X, o[GATE].out = H;
+    o[MM_R].kind = OP_MATMUL, o[MM_R].in = H, o[MM_R].out = ROUTER, o[MM_R].weight = W_ROUTER;
+    o[ROUTE].kind = OP_ROUTE, o[ROUTE].in = ROUTER, o[ROUTE].out = CHOICE;
+    o[EXP_UP].kind = o[EXP_DOWN].kind = OP_EXPERTS, o[EXP_UP].in2 = o[EXP_DOWN].in2 = CHOICE;
+    for (int i = ROUTE; i <= EXP_DOWN; i++) o[i].experts = 3, o[i].used = 2;
+    o[EXP_UP].in = H, o[EXP_UP].out = UP, o[EXP_UP].weight = W_UP;
+    o[EXP_DOWN].in = UP, o[EXP_DOWN].out = o[EXP_DOWN].residual = X, o[EXP_DOWN].weight = W_DOWN;
     o[GATHER].kind = OP_GATHER, o[GATHER].in = X, o[GATHER].out = WANTED, o[GATHER].layer = -1;
     o[SCORE].kind = OP_SCORE, o[SCORE].in = WANTED, o[SCORE].weight = HEAD, o[SCORE].layer = -1;
     for (int i = 0; i < N_OPS; i++) assert_int_equal(graph_op(g, o[i]), i);
@@ -133,6 +150,32 @@ static const struct defect {
     OP(GATE, out, V, "differ in shape"),
     OP(GATE, kind, OP_EXPERTS + 1, "no such operator"),
     OP(GATE, kind, -1, "no such operator"),
+    OP(ROUTE, in, H, "not one value per row and expert"),
+    OP(ROUTE, in, UP, "read before"),
+    OP(ROUTE, out, ROUTER, "over what it is made from"),
+    OP(ROUTE, out, UP, "not a number and a probability"),
+    OP(ROUTE, experts, 0, "experts that can't be"),
+    OP(ROUTE, experts, 1 << 20, "experts that can't be"),
+    OP(ROUTE, used, 0, "experts that can't be"),
+    OP(ROUTE, used, 4, "experts that can't be"),
+    OP(ROUTE, used, 1, "not a number and a probability"),
+    OP(ROUTE, weight, W_UP, "does not take"),
+    OP(EXP_UP, in2, ROUTER, "not a number and a probability"),
+    OP(EXP_UP, in2, -1, "no such tensor"),
+    OP(EXP_UP, out, H, "over its own input"),
+    OP(EXP_UP, out, ROUTER, "do not divide the row"),
+    OP(EXP_UP, out, A, "15 x 8 where 12 x 8"),
+    OP(EXP_UP, out, WANTED, "rows of the pass"),
+    OP(EXP_UP, weight, W_DOWN, "24 x 5 where 15 x 8"),
+    OP(EXP_UP, experts, 2, "15 x 8 where 10 x 8"),
+    OP(EXP_UP, residual, UP, "15 x 8 where 30 x 4"),
+    OP(EXP_UP, bias, BIAS, "does not take"),
+    OP(EXP_DOWN, in, ROUTER, "do not divide the row"),
+    OP(EXP_DOWN, in, A, "24 x 5 where 24 x 4"),
+    OP(EXP_DOWN, residual, K, "another shape"),
+    OP(EXP_DOWN, residual, WANTED, "read before"),
+    OP(EXP_DOWN, weight, W_UP, "15 x 8 where 24 x 5"),
+    OP(EXP_DOWN, experts, 4, "24 x 5 where 32 x 5"),
     OP(GATHER, in, V, "same width"),
     OP(GATHER, out, H, "goes from rows"),
     OP(SCORE, in, X, "only wanted rows"),
