@@ -26,6 +26,7 @@ need_build() {
     library libpcre2-8 libpcre2-dev
     library libutf8proc libutf8proc-dev
     library jansson libjansson-dev
+    library libmicrohttpd libmicrohttpd-dev
     library libedit libedit-dev optional # line editing in `llada chat`
 }
 need_test() {
@@ -40,6 +41,7 @@ need_aarch64() {
     file $dir/libpcre2-8.pc libpcre2-dev:arm64
     file $dir/libutf8proc.pc libutf8proc-dev:arm64
     file $dir/jansson.pc libjansson-dev:arm64
+    file $dir/libmicrohttpd.pc libmicrohttpd-dev:arm64
     file $dir/cmocka.pc libcmocka-dev:arm64
 }
 
