@@ -32,7 +32,9 @@ struct chat_layout {
     const char *name;
     bool by_name;           /* of the rows of one name, the one that the name alone stands for */
     const char *markers[3]; /* all of them stand in the template of a file of this layout; NULL ends */
+    const char *unlike;     /* does not stand there; NULL: none */
     const char *system;     /* the template's own system message when the conversation has none; NULL: none */
+    const char *system_end; /* what the template adds to the system message that a conversation begins with; NULL: nothing */
     const char *role[N_ROLES];
     part begin[MAX_PARTS], message[MAX_PARTS], answer[MAX_PARTS];
 };
@@ -45,19 +47,38 @@ struct chat_layout {
                  { PART_CONTENT, NULL },         { PART_TOKEN, "<|im_end|>" },  { PART_TEXT, "\n" } },      \
     .answer = { { PART_TOKEN, "<|im_start|>" }, { PART_TEXT, "assistant\n" } }
 
-/* Sources: the chat templates published with LLaDA-8B-Instruct, Dream-v0-Instruct-7B and Qwen2.5 (ChatML; they
- * differ in the default system message), LLaDA-MoE-7B-A1B-Instruct.  The first row that fits a file is taken. */
+#define HEADER_PARTS                                                                                                 \
+    .role = { "system", "user", "assistant" },                                                                       \
+    .message = { { PART_TOKEN, "<|start_header_id|>" }, { PART_ROLE, NULL }, { PART_TOKEN, "<|end_header_id|>" },    \
+                 { PART_TEXT, "\n\n" }, { PART_CONTENT, NULL }, { PART_TOKEN, "<|eot_id|>" } },                      \
+    .answer = { { PART_TOKEN, "<|start_header_id|>" }, { PART_TEXT, "assistant" },                                   \
+                { PART_TOKEN, "<|end_header_id|>" }, { PART_TEXT, "\n\n" } }
+
+#define ROLE_PARTS                                                                                                    \
+    .role = { "SYSTEM", "HUMAN", "ASSISTANT" },                                                                       \
+    .message = { { PART_MARK, "<role>" }, { PART_ROLE, NULL }, { PART_MARK, "</role>" }, { PART_CONTENT, NULL },      \
+                 { PART_TOKEN, "<|role_end|>" } },                                                                    \
+    .answer = { { PART_MARK, "<role>" }, { PART_TEXT, "ASSISTANT" }, { PART_MARK, "</role>" } }
+
+/* Sources: the chat templates published with LLaDA-8B-Instruct and Llama-3-8B-Instruct (the same words, another first
+ * token; from 3.1 on a preamble of dates, which is not known here), Dream-v0-Instruct-7B and Qwen2.5 (ChatML; they differ
+ * in the default system message), LLaDA-MoE-7B-A1B-Instruct and Ling 2.0 (which always has a system message that turns
+ * thinking off).  The first row that fits a file is taken. */
 static const chat_layout layouts[] = {
     {
         .name = "llada",
         .by_name = true,
         .markers = { "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" },
-        .role = { "system", "user", "assistant" },
         .begin = { { PART_TOKEN, "<|startoftext|>" } },
-        .message = { { PART_TOKEN, "<|start_header_id|>" }, { PART_ROLE, NULL }, { PART_TOKEN, "<|end_header_id|>" },
-                     { PART_TEXT, "\n\n" }, { PART_CONTENT, NULL }, { PART_TOKEN, "<|eot_id|>" } },
-        .answer = { { PART_TOKEN, "<|start_header_id|>" }, { PART_TEXT, "assistant" },
-                    { PART_TOKEN, "<|end_header_id|>" }, { PART_TEXT, "\n\n" } },
+        HEADER_PARTS,
+    },
+    {
+        .name = "llama3",
+        .by_name = true,
+        .markers = { "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" },
+        .unlike = "Cutting Knowledge Date",
+        .begin = { { PART_TOKEN, "<|begin_of_text|>" } },
+        HEADER_PARTS,
     },
     {
         .name = "chatml",
@@ -79,18 +100,22 @@ static const chat_layout layouts[] = {
     },
     {
         .name = "llada-moe",
+        .markers = { "<role>", "<|role_end|>", "thinking_option = 'off'" },
+        .system = "detailed thinking off",
+        .system_end = "\ndetailed thinking off",
+        ROLE_PARTS,
+    },
+    {
+        .name = "llada-moe",
         .by_name = true,
         .markers = { "<role>", "</role>", "<|role_end|>" },
-        .role = { "SYSTEM", "HUMAN", "ASSISTANT" },
-        .message = { { PART_MARK, "<role>" }, { PART_ROLE, NULL }, { PART_MARK, "</role>" }, { PART_CONTENT, NULL },
-                     { PART_TOKEN, "<|role_end|>" } },
-        .answer = { { PART_MARK, "<role>" }, { PART_TEXT, "ASSISTANT" }, { PART_MARK, "</role>" } },
+        ROLE_PARTS,
     },
 };
 
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-static const char names[] = "llada, chatml, llada-moe";
+static const char names[] = "llada, chatml, llada-moe, llama3";
 
 const char *chat_name(const chat_layout *c) { return c->name; }
 
@@ -117,7 +142,7 @@ static bool fits(const chat_layout *c, gguf_str template)
     for (size_t i = 0; i < sizeof c->markers / sizeof *c->markers && c->markers[i]; i++)
         if (!contains(template, c->markers[i]))
             return false;
-    return true;
+    return !c->unlike || !contains(template, c->unlike);
 }
 
 /* The first token of parts that the vocabulary lacks; NULL: none. */
@@ -186,6 +211,7 @@ typedef struct {
     const tok *t;
     char *piece; /* owned: text since the last special token */
     size_t len, piece_cap;
+    const char *behind; /* what follows the text of the message at hand; NULL: nothing */
     int32_t *ids;
     size_t cap, n;
     llada_err *err;
@@ -264,7 +290,8 @@ static llada_status add_content(writer *w, const char *s)
 {
     size_t len = strlen(s);
     s = trim(s, &len);
-    return add_text(w, s, len);
+    llada_status st = add_text(w, s, len);
+    return st || !w->behind ? st : add_text(w, w->behind, strlen(w->behind));
 }
 
 static llada_status add_parts(writer *w, const part *p, int role, const char *content)
@@ -318,8 +345,11 @@ llada_status chat_encode(const chat_layout *c, const tok *t, const llada_message
     st = add_parts(&w, c->begin, 0, NULL);
     if (!st && c->system && role_of(msgs[0].role) != 0)
         st = add_parts(&w, c->message, 0, c->system);
-    for (size_t i = 0; !st && i < n_msgs; i++)
-        st = add_parts(&w, c->message, role_of(msgs[i].role), msgs[i].text);
+    for (size_t i = 0; !st && i < n_msgs; i++) {
+        int role = role_of(msgs[i].role);
+        w.behind = i == 0 && role == 0 ? c->system_end : NULL;
+        st = add_parts(&w, c->message, role, msgs[i].text);
+    }
     if (!st)
         st = add_parts(&w, c->answer, 0, NULL);
     if (!st)
