@@ -174,6 +174,7 @@ typedef struct {
     llada_launch launch;        /* a job's snapshot: right after the pass, or at the boundary, when others have merged */
     bool calm;                  /* tokens settle when a look changes nothing and nothing changed since its snapshot */
     double edit;                /* confidence an edit needs; 0: vis */
+    double ahead;               /* threshold rule: confidence needed behind a mask that stays one; 0: no more than others */
     double trust;               /* at the end, visible tokens all of this confidence settle without another look */
     double top_p;               /* with a temperature: draw among the best that hold this much probability; 1: off */
     int32_t top_k;              /* with a temperature: draw among this many best; 0: off */

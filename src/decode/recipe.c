@@ -85,6 +85,7 @@ static const word_value bool_words[] = {{"false", 0}, {"true", 1}, {"off", 0}, {
     WORD(launch, launch_words, "pass, boundary", "revision: when a job's snapshot is taken")                              \
     FLAG(calm, "true, false", "revision: settle when a look changes nothing and nothing changed meanwhile")               \
     REAL(edit, 0, 2, "0..2", "revision: confidence an edit needs; 0: vis")                                  \
+    REAL(ahead, 0, 2, "0..2", "threshold rule: confidence needed behind a mask that stays one; 0: no more than others")   \
     REAL(trust, 0, 2, "0..2", "revision: at the end, no further look when all visible tokens are this confident")         \
     REAL(top_p, 0, 1, "0..1", "with a temperature: draw among the best that hold this much probability; 1: off")          \
     INT(top_k, 0, 1 << 24, "0..16777216", "with a temperature: draw among this many best; 0: off")                        \
@@ -115,12 +116,13 @@ enum { N_KEYS = sizeof keys / sizeof keys[0] };
 
 typedef struct {
     const char *name;
-    const char *set[24]; /* key, value, ...; what differs from base_recipe */
+    const char *set[32]; /* key, value, ...; what differs from base_recipe */
 } named_recipe;
 
 static const named_recipe recipes[] = {
-    {"llada", {"mbsd", "show", "dppr", "on", "tau_draft", "0.99", "vis", "0.9", "stable", "0.999", "remask", "0.9",
-               "n_stable", "3", "rev", "64", "rmax", "6", "lag", "2", NULL}},
+    {"llada", {"mbsd", "show", "dppr", "on", "tau_draft", "0.99", "vis", "0.8", "ahead", "0.99", "edit", "0.4", "stable",
+               "0.999", "remask", "0.9", "n_stable", "2", "rev", "32", "rmax", "6", "lag", "2", "launch", "boundary", "calm",
+               "true", "trust", "0.98", NULL}},
     {"vanilla", {"cache", "none", "rule", "quota", NULL}},
     {"prefix", {"cache", "prefix", "rule", "quota", NULL}},
     {"dual", {"cache", "dual", "rule", "quota", NULL}},

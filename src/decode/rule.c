@@ -59,6 +59,21 @@ static int pick_threshold(const picking *p, double threshold)
     return take_first(p, k);
 }
 
+/* Text depends mostly on what stands before it: behind a mask that stays a mask, `ahead` is asked for. */
+static int pick_ahead(const picking *p, double threshold)
+{
+    int k = 0;
+    bool gap = false;
+    for (int i = 0; i < p->n; i++) { /* in order of position */
+        double need = gap && p->r->ahead > threshold ? p->r->ahead : threshold;
+        if (p->value[i] >= need)
+            p->pick[k++] = i;
+        else
+            gap = true;
+    }
+    return k;
+}
+
 /* Largest n with (n + 1)(1 - c_n) < factor, c falling, without a gap. */
 static int pick_factor(const picking *p)
 {
@@ -177,7 +192,7 @@ int rule_pick(const llada_recipe *r, double threshold, int quota, const cand *c,
     case LLADA_RULE_KLASS: k = pick_klass(&p, threshold, mem); break;
     case LLADA_RULE_HIERARCHICAL: k = pick_hierarchical(&p); break;
     case LLADA_RULE_THRESHOLD:
-    case LLADA_RULE_CREDIT: k = pick_threshold(&p, threshold); break;
+    case LLADA_RULE_CREDIT: k = r->ahead > 0 ? pick_ahead(&p, threshold) : pick_threshold(&p, threshold); break;
     }
     return k ? k : take_first(&p, 1);
 }
