@@ -279,7 +279,7 @@ static llada_status take_member(safetensors *s, scanner *c, size_t data_len)
 /* Neither holes nor overlaps: each tensor begins where the one before it ends, and the last ends with the file. */
 static llada_status check_cover(const safetensors *s, const st_file *f, size_t data_at, llada_err *err)
 {
-    gguf_slot *order = gguf_index_places(s->t + f->first, f->n);
+    gguf_slot *order = gguf_index_places(f->n ? s->t + f->first : s->t, f->n); /* no tensors: s->t may be NULL */
     if (!order) return llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u tensors", f->n);
     llada_status st = LLADA_OK;
     size_t at = data_at;
