@@ -36,7 +36,7 @@ typedef struct {
     uint64_t cpu_mask;
     int64_t seed;         /* -1: a random one */
     /* the request */
-    const char *prompt, *file, *system;
+    const char *prompt, *file, *system, *suffix, *template_text;
     bool raw, chat, special;
     int64_t max_tokens;   /* -1: not said */
     opt_saying *sayings;  /* owned */

@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "generate.h"
 #include "prompt.h"
+#include "template.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,12 +44,13 @@ static void print_json(const app_model *am, const llada_recipe *r, const llada_r
     json_decref(o);
 }
 
-static int answer(generation *g, llada_request *q)
+static int answer(generation *g, llada_request *q, const app_template *t)
 {
     llada_result res;
     text said = {0};
     int rc = generate(g, q, &res);
-    if (!rc) rc = app_detokenize(g->am, res.tokens, (size_t)res.n_tokens, false, &said);
+    if (!rc && t->canvas) rc = template_text(t, g->am, &res, &said);
+    if (!rc && !t->canvas) rc = app_detokenize(g->am, res.tokens, (size_t)res.n_tokens, false, &said);
     if (!rc && g->o->json) {
         print_json(g->am, g->r, q, &res, &said);
     } else if (!rc) {
@@ -65,19 +67,29 @@ static int run_request(const options *o, const app_model *am, const llada_recipe
 {
     llada_request q;
     int32_t max_tokens;
+    app_template t;
     llada_request_defaults(&q);
     int32_t gen = app_canvas_size(o, r, &max_tokens);
+    int rc = template_read(o, am, gen, &t);
+    if (!rc && t.canvas) {
+        q.canvas = t.canvas;
+        q.n_canvas = gen = t.n;
+        max_tokens = -1;
+    }
     q.prompt = ids;
     q.n_prompt = (int32_t)n;
     q.max_tokens = max_tokens;
     q.seed = generate_seed(o);
     app_note_context(am, o, (int64_t)n + gen);
     generation g = {.am = am, .r = r, .o = o};
-    int rc = app_session_open(&g.s, am, r, o, (int64_t)n + gen);
-    if (rc) return rc;
+    if (!rc) rc = app_session_open(&g.s, am, r, o, (int64_t)n + gen);
+    if (rc) {
+        template_free(&t);
+        return rc;
+    }
     if (live_wanted(o)) g.canvas = live_new(am, gen);
     if (o->trace) g.trace = tracelog_new(am, r);
-    rc = answer(&g, &q);
+    rc = answer(&g, &q, &t);
     if (g.trace) {
         int written = tracelog_write(g.trace, o->trace, &q, gen);
         rc = rc ? rc : written;
@@ -85,6 +97,7 @@ static int run_request(const options *o, const app_model *am, const llada_recipe
     tracelog_free(&g.trace);
     live_free(&g.canvas);
     app_session_close(&g.s);
+    template_free(&t);
     return rc;
 }
 
