@@ -39,7 +39,8 @@ static uint32_t rank_of(const bpe *b, int32_t left, int32_t right)
     return NO_RANK;
 }
 
-/* "LEFT RIGHT": spellings hold no blank, so there is exactly one. */
+/* "LEFT RIGHT": spellings hold no blank, so there is exactly one.  Parts or results that are no tokens are -1: lists are
+ * found in the field that name some (vocabularies cut down after training); such a merge can never be applied. */
 static llada_status read_merge(bpe_merge *m, const vocab *v, gguf_str s, uint32_t rank, llada_err *err)
 {
     const char *gap = s.len ? memchr(s.s, ' ', s.len) : NULL;
@@ -51,11 +52,7 @@ static llada_status read_merge(bpe_merge *m, const vocab *v, gguf_str s, uint32_
     m->left = vocab_find(v, s.s, ln, "", 0);
     m->right = vocab_find(v, gap + 1, rn, "", 0);
     m->id = vocab_find(v, s.s, ln, gap + 1, rn);
-    if (m->left >= 0 && m->right >= 0 && m->id >= 0)
-        return LLADA_OK;
-    const char *what = m->left < 0 ? "left part" : m->right < 0 ? "right part" : "result";
-    return llada_fail(err, LLADA_BAD_MODEL, "%s: the %s of item %u, \"%.*s\", is not in the token list", k_merges, what,
-                      (unsigned)rank, shown, s.s);
+    return LLADA_OK;
 }
 
 /* As for the token list, the probe count bounds what a list made to collide can cost. */
@@ -66,6 +63,8 @@ static llada_status build_table(bpe *b, const vocab *v, const gguf_str *items, l
         llada_status st = read_merge(&b->m[r], v, items[r], r, err);
         if (st)
             return st;
+        if (b->m[r].left < 0 || b->m[r].right < 0 || b->m[r].id < 0)
+            continue;
         uint32_t i = pair_slot(b, b->m[r].left, b->m[r].right);
         for (; b->slot[i]; i = (i + 1) & b->mask) {
             const bpe_merge *m = &b->m[b->slot[i] - 1];
