@@ -175,7 +175,8 @@ json
 tests=$((tests + 1))
 head -n 1 t.jsonl | grep -q '"recipe":"llada".*"n_prompt":19' || fail 'the header of the trace'
 sed -n 2p t.jsonl | grep -q '^{"step":1,"rows":"all","shadow":\[\],"events":\[\["commit",0,' || fail 'the first entry'
-grep -q '"merge":\[' t.jsonl || fail 'no merge in the trace'
+"$llada" run -q -p "$question" --recipe llada-v1 --trace v1.jsonl >/dev/null 2>err
+grep -q '"merge":\[' v1.jsonl || fail 'no merge in the trace'
 expect 0 -- run -q -p "$question" --recipe parallel --trace b.jsonl
 sed -n 2p b.jsonl | grep -Eq '^\[\[[0-9]+,[0-9]+,[01]\.[0-9]+' || fail 'the first entry of a block recipe'
 expect 0 -- trace t.jsonl -o t.html
@@ -282,11 +283,11 @@ stop() {
     code=$?
     [ $code -eq 130 ] || fail "'$*' gives $code on Ctrl-C, not 130"
 }
-stop run -q -p "$question" -n 2048 --recipe vanilla --no-early
-stop run -q -p "$question" -n 2048 --recipe vanilla --no-early --json --trace stopped.jsonl
+stop run -q -p "$question" -n 512 --recipe vanilla --no-early
+stop run -q -p "$question" -n 512 --recipe vanilla --no-early --json --trace stopped.jsonl
 [ -s stopped.jsonl ] || fail 'a stopped run leaves no trace'
 for i in 1 2 3 4 5 6 7 8 9 10; do sed "s/3\*6/$i*6/" set.jsonl; done >long.jsonl
-stop eval -q --set long.jsonl -n 1024 --recipe vanilla --no-early --resume stopped.r --json
+stop eval -q --set long.jsonl -n 384 --recipe vanilla --no-early --resume stopped.r --json
 [ ! -s out ] || fail 'a stopped evaluation prints a result'
 
 echo "cli: $tests checks, $failures failures"

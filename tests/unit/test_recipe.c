@@ -92,6 +92,7 @@ static void check_number(const llada_recipe_key *k, double lo, double hi)
     if (whole) return;
     static const char *const exact[] = {"0.1", "0.30000000000000004", "0.3", "1e-05", "0.9990000000000001"};
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
+        if (strtod(exact[i], NULL) > hi) continue;
         set(&r, k->key, exact[i]);
         must_be(&r, k->key, exact[i]);
     }
