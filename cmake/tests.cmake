@@ -1,5 +1,5 @@
 # Tests.  A file named test_*.c, check_*.c, fuzz_*.c or *.sh in its folder is a test; nothing has to be listed.  Labels:
-# unit, golden, kernels, fuzz, e2e.  Tests run in the source folder, so that they can name tests/fixtures/... .
+# unit, golden, kernels, fuzz, e2e, fault.  Tests run in the source folder, so that they can name tests/fixtures/... .
 
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
@@ -93,5 +93,10 @@ if(TARGET llada_app AND NOT CMAKE_CROSSCOMPILING)
   foreach(script ${scripts})
     get_filename_component(name ${script} NAME_WE)
     llada_register(e2e_${name} e2e bash ${script} $<TARGET_FILE:llada_app> ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+  endforeach()
+  file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fault/*.sh)
+  foreach(script ${scripts})
+    get_filename_component(name ${script} NAME_WE)
+    llada_register(fault_${name} fault bash ${script} $<TARGET_FILE:llada_app> ${PROJECT_SOURCE_DIR})
   endforeach()
 endif()
