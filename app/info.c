@@ -1,6 +1,7 @@
 /* info.c - `llada info`: what a model file holds, and what running it takes on this machine. */
 #include "commands.h"
 #include "model.h"
+#include "tools.h"
 #include "tracelog.h"
 
 #include <stdarg.h>
@@ -29,6 +30,46 @@ static json_t *features_json(void)
     return a;
 }
 
+/* ---------------------------------------------------------------- memory */
+
+enum { MOST_SIZES = 5 };
+
+/* Contexts worth a row: round ones up to what the model was trained for. */
+static int sizes(const app_model *am, int out[MOST_SIZES])
+{
+    static const int round[] = {512, 1024, 4096, 16384};
+    int n = 0, most = am->info.n_ctx;
+    for (int i = 0; i < 4; i++)
+        if (round[i] < most) out[n++] = round[i];
+    if (most > 0 && most <= 32768) out[n++] = most;
+    return n;
+}
+
+/* Recipes of the model's kind. */
+static bool fits(const app_model *am, const llada_recipe *r) { return (r->rule == LLADA_RULE_AR) == am->info.causal; }
+
+static json_t *memory_json(const app_model *am)
+{
+    json_t *list = json_array();
+    int ctx[MOST_SIZES], n = sizes(am, ctx);
+    size_t n_recipes;
+    const char *const *names = llada_recipe_names(&n_recipes);
+    for (size_t k = 0; k < n_recipes; k++) {
+        llada_recipe r;
+        tools_memory f32, f16;
+        if (llada_recipe_named(&r, names[k], NULL) || !fits(am, &r)) continue;
+        for (int i = 0; i < n; i++) {
+            if (tools_session_bytes(am->m, &r, ctx[i], false, &f32, NULL) ||
+                tools_session_bytes(am->m, &r, ctx[i], true, &f16, NULL))
+                continue;
+            json_array_append_new(list, json_pack("{s:s,s:i,s:I,s:I,s:I}", "recipe", names[k], "ctx", ctx[i], "kv_f32",
+                                                  (json_int_t)f32.kv, "kv_f16", (json_int_t)f16.kv, "work",
+                                                  (json_int_t)f32.work));
+        }
+    }
+    return list;
+}
+
 static void print_json(const app_model *am, const char *file)
 {
     const llada_model_info *i = &am->info;
@@ -55,6 +96,8 @@ static void print_json(const app_model *am, const char *file)
     json_object_set_new(o, "kv_bytes_per_token", json_integer((json_int_t)kv_bytes(i, false)));
     json_object_set_new(o, "memory_free", json_integer((json_int_t)app_memory_free()));
     json_object_set_new(o, "cpu_features", features_json());
+    json_object_set_new(o, "memory", memory_json(am));
+    json_object_set_new(o, "runs", json_true());
     json_object_set_new(o, "version", json_string(llada_version()));
     char *s = json_dumps(o, JSON_INDENT(2) | JSON_SHORT_REALS);
     if (s) out_write(s, strlen(s));
@@ -95,6 +138,23 @@ static void features_row(text *t)
     text_free(&list);
 }
 
+static void memory_rows(text *t, const app_model *am)
+{
+    int ctx[MOST_SIZES], n = sizes(am, ctx);
+    llada_recipe r;
+    llada_recipe_for(&r, am->m);
+    for (int i = 0; i < n; i++) {
+        tools_memory f32, f16;
+        char name[32];
+        if (tools_session_bytes(am->m, &r, ctx[i], false, &f32, NULL) ||
+            tools_session_bytes(am->m, &r, ctx[i], true, &f16, NULL))
+            continue;
+        snprintf(name, sizeof name, "memory %d", ctx[i]);
+        row(t, name, "%.1f MB beside the weights with recipe %s (%.1f MB with --kv f16)", (double)(f32.kv + f32.work) / 1e6,
+            r.name, (double)(f16.kv + f16.work) / 1e6);
+    }
+}
+
 static void print_table(const app_model *am, const char *file)
 {
     const llada_model_info *i = &am->info;
@@ -118,6 +178,7 @@ static void print_table(const app_model *am, const char *file)
     id_row(&t, am, "begin of text", i->bos_id);
     row(&t, "keys, values", "%.1f KB a position (f32), %.1f MB for 1024 positions", kv_bytes(i, false) / 1e3,
         kv_bytes(i, false) * 1024 / 1e6);
+    memory_rows(&t, am);
     row(&t, "memory free", "%.1f GB", (double)app_memory_free() / 1e9);
     features_row(&t);
     row(&t, "runs here", "yes");
@@ -126,6 +187,62 @@ static void print_table(const app_model *am, const char *file)
     out_write(safe.p, safe.n);
     text_free(&safe);
     text_free(&t);
+}
+
+/* ---------------------------------------------------------------- files that can't be run */
+
+static void found_json(const tools_found *f, const char *file, const char *why)
+{
+    json_t *o = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:b,s:o,s:s}", "file", string_or_null(file), "name",
+                          string_or_null(f->name), "arch", string_or_null(f->arch), "n_params", (json_int_t)f->n_params,
+                          "file_bytes", (json_int_t)f->file_bytes, "n_tensors", (json_int_t)f->n_tensors, "n_layer",
+                          (json_int_t)f->n_layer, "n_embd", (json_int_t)f->n_embd, "n_head", (json_int_t)f->n_head, "n_ctx",
+                          (json_int_t)f->n_ctx, "types", string_or_null(f->types), "tokenizer", string_or_null(f->tokenizer),
+                          "runs", 0, "why", string_or_null(why), "version", llada_version());
+    char *s = json_dumps(o, JSON_INDENT(2));
+    if (s) out_write(s, strlen(s));
+    out_write("\n", 1);
+    free(s);
+    json_decref(o);
+}
+
+static void found_table(const tools_found *f, const char *file, const char *why)
+{
+    text t = {0}, safe = {0};
+    row(&t, "file", "%s", file);
+    row(&t, "name", "%s", f->name[0] ? f->name : "-");
+    row(&t, "architecture", "%s", f->arch[0] ? f->arch : "-");
+    row(&t, "parameters", "%.2f M in %llu tensors", (double)f->n_params / 1e6, (unsigned long long)f->n_tensors);
+    row(&t, "types", "%s", f->types);
+    row(&t, "file size", "%.1f MB", (double)f->file_bytes / 1e6);
+    if (f->n_layer) row(&t, "layers", "%lld", (long long)f->n_layer);
+    if (f->n_embd) row(&t, "width", "%lld", (long long)f->n_embd);
+    if (f->n_ctx) row(&t, "context", "%lld positions", (long long)f->n_ctx);
+    row(&t, "tokenizer", "%s %s", f->tokenizer[0] ? f->tokenizer : "-", f->pre);
+    row(&t, "runs here", "no: %s", why);
+    text_terminal(&safe, t.p, t.n);
+    out_write(safe.p, safe.n);
+    text_free(&safe);
+    text_free(&t);
+}
+
+/* Looks at the header; a file that can't be run is told of all the same.  EXIT_FINE: it can be. */
+static int probe(const options *o)
+{
+    tools_found f;
+    llada_err err = {0};
+    llada_model *m = NULL;
+    llada_model_opts mo;
+    if (!o->model || tools_inspect(o->model, &f, &err)) return EXIT_FINE; /* app_model_open says what is wrong */
+    llada_model_opts_defaults(&mo);
+    mo.chat_layout = o->chat_layout;
+    llada_status st = llada_model_open(&m, o->model, &mo, &err);
+    llada_model_close(&m);
+    if (!st) return EXIT_FINE;
+    if (o->json) found_json(&f, o->model, err.text);
+    else found_table(&f, o->model, err.text);
+    if (!o->quiet) app_error("%s", err.text);
+    return EXIT_WRONG_USE;
 }
 
 int cmd_info(const options *o)
@@ -138,7 +255,8 @@ int cmd_info(const options *o)
     }
     if (o->arg) one.model = o->arg;
     if (o->json) one.quiet = true;
-    int rc = app_model_open(&am, &one, false);
+    int rc = probe(&one);
+    if (!rc) rc = app_model_open(&am, &one, false);
     if (rc) return rc;
     if (o->json) print_json(&am, one.model);
     else print_table(&am, one.model);

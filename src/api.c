@@ -8,6 +8,7 @@
 #include "model/builtin.h"
 #include "model/model.h"
 #include "tools.h"
+#include "tools_info.h"
 
 struct llada_model {
     model *m;            /* owned */
@@ -232,3 +233,9 @@ llada_status tools_schedule(llada_session *s, const int32_t *per_pass, int n, ll
 }
 
 llada_status tools_forward(llada_session *s, int n, llada_err *err) { return decoder_forward(s->d, n, err); }
+
+llada_status tools_session_bytes(const llada_model *m, const llada_recipe *r, int ctx, bool kv_f16, tools_memory *out,
+                                 llada_err *err)
+{
+    return info_session_bytes(m->m, r, ctx, kv_f16, out, err);
+}

@@ -79,4 +79,26 @@ const char *tools_recipes(void); /* names with blanks between them */
 /* The new file appears whole or not at all.  in may be any shard of a split set. */
 llada_status tools_quantize(const char *in, const char *out, const tools_quantize_opts *o, llada_err *err);
 
+/* ---------------------------------------------------------------- info */
+
+typedef struct {
+    char arch[64], name[128], tokenizer[32], pre[64]; /* "" where the file does not say */
+    char types[256];                                  /* "F32 65, Q4_K 193" */
+    char warning[256];
+    int64_t n_layer, n_embd, n_head, n_ctx;           /* 0: the file does not say */
+    uint64_t file_bytes, n_params, n_tensors, n_keys;
+    uint32_t version;
+} tools_found;
+
+/* What the header of a GGUF file says, whatever its architecture. */
+llada_status tools_inspect(const char *path, tools_found *out, llada_err *err);
+
+typedef struct {
+    uint64_t kv, work; /* bytes: keys and values; activations */
+} tools_memory;
+
+/* What a session of ctx positions would take beside the weights, to within a few percent; nothing is opened. */
+llada_status tools_session_bytes(const llada_model *m, const llada_recipe *r, int ctx, bool kv_f16, tools_memory *out,
+                                 llada_err *err);
+
 #endif

@@ -1,0 +1,11 @@
+/* tools_info.h - the part of tools.h's memory count that needs the model's record. */
+#ifndef TOOLS_INFO_H
+#define TOOLS_INFO_H
+
+#include "model/model.h"
+#include "tools.h"
+
+llada_status info_session_bytes(const model *m, const llada_recipe *r, int ctx, bool kv_f16, tools_memory *out,
+                                llada_err *err);
+
+#endif
