@@ -2,8 +2,8 @@
  *
  * Each connection has a thread, so that a large body, a slow reader or a long wait holds up nobody else.  The library's
  * time-outs are off, as they count any byte as life; a watchman thread closes sockets instead:
- *   reading  10 s from the opening, or from the last answer, to a whole request
- *   sending  30 s in which the other side took nothing
+ *   reading  read_seconds from the opening, or from the last answer, to a whole request
+ *   sending  stall_seconds in which the other side took nothing
  * Of more than MOST_CONNECTIONS, the one that has been idle longest makes room; if none is, the new one is refused. */
 #include "routes.h"
 
@@ -29,8 +29,6 @@ enum {
     MOST_BODIES = 64 << 20,                        /* bytes of all bodies being read */
     MOST_DISCARDED = 4 * ROUTES_MAX_BODY           /* a body up to this size is read to its end before it is refused */
 };
-#define READ_SECONDS 10.0
-#define STALL_SECONDS 30.0
 #define IDLE_SECONDS 1.0 /* before a connection can be made to give way */
 #define WATCH_SECONDS 0.1
 
@@ -129,17 +127,17 @@ static void on_connection(void *cls, struct MHD_Connection *mc, void **context, 
 }
 
 /* A place whose time is up is closed.  Lock held. */
-static void watch(conn *c, double now)
+static void watch(const server *s, conn *c, double now)
 {
     int unsent = 0;
     if (c->closing) return;
-    if (c->state == CONN_READING && now - c->since > READ_SECONDS) shut(c, false);
+    if (c->state == CONN_READING && now - c->since > s->o.read_seconds) shut(c, false);
     if (c->state != CONN_SENDING) return;
     if (ioctl(c->fd, SIOCOUTQ, &unsent) == 0 && unsent != c->unsent) {
         c->unsent = unsent;
         c->since = now;
     }
-    if (now - c->since > STALL_SECONDS) shut(c, true);
+    if (now - c->since > s->o.stall_seconds) shut(c, true);
 }
 
 static void *watch_all(void *user)
@@ -151,7 +149,7 @@ static void *watch_all(void *user)
         pthread_mutex_lock(&s->lock);
         double now = now_seconds();
         for (int i = 0; i < MOST_CONNECTIONS + SPARE_CONNECTIONS; i++)
-            if (s->conns[i].state != CONN_FREE) watch(&s->conns[i], now);
+            if (s->conns[i].state != CONN_FREE) watch(s, &s->conns[i], now);
         pthread_mutex_unlock(&s->lock);
     }
     return NULL;
@@ -370,7 +368,8 @@ static int listen_at(const server_opts *o, char *why, size_t cap)
 
 void server_defaults(server_opts *o)
 {
-    *o = (server_opts){.host = "127.0.0.1", .port = 8080, .waiting = 16, .cpu_mask = UINT64_MAX, .max_tokens = 128};
+    *o = (server_opts){.host = "127.0.0.1", .port = 8080, .waiting = 16, .cpu_mask = UINT64_MAX, .max_tokens = 128,
+                       .read_seconds = 10, .stall_seconds = 30};
 }
 
 bool server_open(server **out, const server_opts *o, char *why, size_t cap)

@@ -29,6 +29,8 @@ typedef struct {
     uint64_t cpu_mask;
     int max_tokens;           /* where a request does not say */
     int64_t seed;             /* where a request does not say; -1: a random one each time */
+    double read_seconds;      /* from a connection's opening, or its last answer, to a whole request */
+    double stall_seconds;     /* for how long a client may take nothing of its answer */
 } server_opts;
 
 void server_defaults(server_opts *o);
