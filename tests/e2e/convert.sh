@@ -89,5 +89,15 @@ says 2 'are the same file' "$program" quantize q8_0.gguf ./q8_0.gguf --type q4_0
 says 2 'importance matrices are not supported' "$program" quantize "$model" x.gguf --type q4_0 --imatrix f
 says 2 'not GGUF' "$program" quantize "$checkpoint/config.json" x.gguf --type q4_0
 [ ! -e x.gguf ] || fail "a refused file was written"
+
+# info: from the header, also of what can't be run
+says 0 'runs here      yes' "$program" info f16.gguf
+says 0 '"runs": true' "$program" info --json f16.gguf
+grep -q '"recipe": "vanilla"' out || fail "info --json tells no memory by recipe"
+sed 's/general.architecture\(.\{12\}\)llada/general.architecture\1qwen2/' f16.gguf >foreign.gguf
+says 2 'runs here      no: general.architecture is qwen2' "$program" info foreign.gguf
+says 2 '"runs": false' "$program" info -q --json foreign.gguf
+grep -q '"n_params": 3' out || fail "info of a foreign file: $(cat out)"
+says 2 'not GGUF' "$program" info "$checkpoint/config.json"
 [ -z "$(find . -name '.*.gguf.*')" ] || fail "temporary files were left"
 echo "convert: $checks checks"
