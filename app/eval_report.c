@@ -208,6 +208,20 @@ static void front(const evaluation *e, const frame *f, text *out)
     text_str(out, "\"/>\n");
 }
 
+/* Names of points that lie together stand under each other. */
+static int names_above(const evaluation *e, size_t i, const frame *f)
+{
+    int n = 0;
+    double x = at_x(f, passes_of(&e->recipes[i], e->n_sets));
+    double y = at_y(f, eval_accuracy(&e->recipes[i].sums[e->n_sets]));
+    for (size_t k = 0; k < i; k++) {
+        double dx = x - at_x(f, passes_of(&e->recipes[k], e->n_sets));
+        double dy = y - at_y(f, eval_accuracy(&e->recipes[k].sums[e->n_sets]));
+        n += fabs(dx) < 60 && fabs(dy) < 14;
+    }
+    return n;
+}
+
 static void point(const evaluation *e, size_t i, const frame *f, text *out)
 {
     const eval_recipe *r = &e->recipes[i];
@@ -225,7 +239,7 @@ static void point(const evaluation *e, size_t i, const frame *f, text *out)
         text_fmt(out, "<line class=\"sweep\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/><circle class=\"sweep\" "
                  "cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>", x, end, y, y, end, y);
     text_fmt(out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/><text x=\"%.1f\" y=\"%.1f\">",
-             on_front(e, i) ? "best" : "dot", x, y, x + 8, y - 6);
+             on_front(e, i) ? "best" : "dot", x, y, x + 8, y + 16 + 15 * names_above(e, i, f));
     text_markup(out, r->name, strlen(r->name));
     text_str(out, "</text></g>\n");
 }
@@ -237,7 +251,7 @@ void report_svg(const evaluation *e, text *out)
              "font-size=\"13\" role=\"img\" aria-label=\"accuracy against dense passes\">\n", WIDTH, HEIGHT);
     text_str(out, "<style>svg{background:#fff;color:#222}text{fill:currentColor}.grid{stroke:currentColor;opacity:.15}"
              ".bar{stroke:currentColor;opacity:.5;stroke-width:2}.dot{fill:#777}.best{fill:#1769aa}"
-             ".sweep{fill:none;stroke:currentColor;opacity:.5;stroke-dasharray:3 3}"
+             ".sweep{fill:none;stroke:currentColor;opacity:.5}line.sweep{stroke-dasharray:3 3}"
              ".front{fill:none;stroke:#1769aa;stroke-width:1.5}"
              "@media(prefers-color-scheme:dark){svg{background:#161616;color:#ddd}.best{fill:#6db3f2}"
              ".front{stroke:#6db3f2}}</style>\n");
