@@ -31,7 +31,6 @@ for job in quantize convert; do
         cp old.gguf out.gguf
         $job &
         pid=$!
-    X
         at=$((RANDOM % (whole + 20)))
         sleep "$(printf '%d.%03d' $((at / 1000)) $((at % 1000)))"
         pkill -KILL -P "$pid" 2>/dev/null || true # the program itself, not only the shell around it
