@@ -56,6 +56,8 @@ ci)
     program valgrind valgrind
     program node nodejs
     program npm npm
+    program chromium chromium
+    program curl curl
     ;;
 *) echo "deps.sh: unknown job '$job' (build, test, aarch64, ci)" >&2 && exit 2 ;;
 esac

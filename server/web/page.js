@@ -87,7 +87,7 @@ function drawMap(run, map) {
     run.go(k + 1);
     run.cells.forEach((c, i) => {
       g.fillStyle = c.state === "mask" ? colour("--mask") : c.state === "settled" ? colour("--accent")
-        : c.state === "end" ? colour("--line") : c.changes ? colour("--changed") : colour("--c" + band(c.p));
+        : c.state === "end" ? colour("--paper") : c.changes ? colour("--changed") : colour("--c" + band(c.p));
       g.fillRect(i, k, 1, 1);
     });
   }
@@ -304,7 +304,7 @@ class Answer {
     number(l.first_block_seconds.toFixed(2) + " s", "to the first settled block");
     number(l.seconds.toFixed(2) + " s", "in all");
     if (l.revisions) number(l.revisions, l.revisions === 1 ? "revision" : "revisions");
-    if (d.finish_reason === "length") number("full", "no room left");
+    if (d.finish_reason === "length" && !this.after) number("full", "every place is taken");
     this.box.append(list);
   }
   fail(message) {

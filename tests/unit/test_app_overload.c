@@ -167,50 +167,60 @@ static void dead_entries(void **state)
 
 /* ---------------------------------------------------------------- crowds */
 
+enum { CROWD = 200 };
+
+typedef struct {
+    int fd[CROWD], good, refused;
+    double sent[CROWD], slowest, sum; /* seconds */
+} crowd_book;
+
+/* Takes the answers that have come. */
+static void collect(crowd_book *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct pollfd f = {.fd = b->fd[i], .events = POLLIN};
+        reply r;
+        if (b->fd[i] < 0 || poll(&f, 1, 0) <= 0) continue;
+        double took = now_seconds() - b->sent[i];
+        read_reply(b->fd[i], 5, &r);
+        close(b->fd[i]);
+        b->fd[i] = -1;
+        if (r.status == 200) {
+            b->good++;
+        } else {
+            if (r.status != 503) fail_msg("client %d: status %d", i, r.status);
+            assert_non_null(strstr(r.head, "Retry-After: "));
+            b->refused++;
+            b->sum += took;
+            if (took > b->slowest) b->slowest = took;
+        }
+        reply_free(&r);
+    }
+}
+
 static void crowd(void **state)
 {
     const place *p = *state;
-    enum { N = 200 };
-    static int fds[N];
-    static double sent[N], answered[N];
-    int good = 0, refused = 0, left = N;
+    static crowd_book b;
     int blocker = begin_leaving(p, RUNNING, true); /* holds the worker until all have been told */
     until_running(p);
-    for (int i = 0; i < N; i++) {
-        fds[i] = send_request(p->port, CHAT, SHORT);
-        sent[i] = now_seconds();
+    for (int i = 0; i < CROWD; i++) {
+        b.fd[i] = send_request(p->port, CHAT, SHORT);
+        b.sent[i] = now_seconds();
+        collect(&b, i + 1);
     }
-    double slowest = 0, sum = 0, until = now_seconds() + 60;
-    while (left > 0 && now_seconds() < until) {
-        for (int i = 0; i < N; i++) {
-            struct pollfd f = {.fd = fds[i], .events = POLLIN};
-            reply r;
-            if (fds[i] < 0 || poll(&f, 1, 0) <= 0) continue;
-            answered[i] = now_seconds() - sent[i];
-            read_reply(fds[i], 5, &r);
-            close(fds[i]);
-            fds[i] = -1;
-            left--;
-            good += r.status == 200;
-            if (r.status != 200) {
-                if (r.status != 503) fail_msg("client %d: status %d", i, r.status);
-                assert_non_null(strstr(r.head, "Retry-After: "));
-                refused++;
-                sum += answered[i];
-                if (answered[i] > slowest) slowest = answered[i];
-            }
-            reply_free(&r);
-        }
-        if (left == QUEUE && blocker >= 0) {
-            close(blocker);
-            blocker = -1;
-        }
+    double until = now_seconds() + 60;
+    while (b.good + b.refused < CROWD && now_seconds() < until) {
+        collect(&b, CROWD);
+        if (b.refused < CROWD - QUEUE || blocker < 0) continue;
+        close(blocker);
+        blocker = -1;
     }
     print_message("%d at once: %d answered, %d refused with Retry-After, after %.1f ms in the mean and %.1f ms at most\n",
-                  N, good, refused, sum / refused * 1e3, slowest * 1e3);
-    assert_int_equal(good, QUEUE);
-    assert_int_equal(refused, N - QUEUE);
-    assert_true(slowest < 5);
+                  CROWD, b.good, b.refused, b.sum / b.refused * 1e3, b.slowest * 1e3);
+    assert_int_equal(b.good, QUEUE);
+    assert_int_equal(b.refused, CROWD - QUEUE);
+    assert_true(b.slowest < 5);
     seconds_until_idle(p);
 }
 

@@ -11,6 +11,6 @@ prompts=${2:-500}
 shots=${3:+$(mkdir -p "$3" && cd "$3" && pwd)}
 cd "$(dirname "$0")"
 npm ci --ignore-scripts >/dev/null
-sh docs.sh "$program"
+bash docs.sh "$program"
 node client.mjs "$program" "$prompts"
 node page.mjs "$program" $shots
