@@ -73,7 +73,8 @@ static int check_index(const json_t *map, const tools_checkpoint *c, const path_
         long i = tools_checkpoint_find(c, name);
         if (i >= 0) tools_checkpoint_at(c, (size_t)i, &t);
         if (i >= 0 && !strcmp(file_name(l->path[t.file]), json_string_value(v))) continue;
-        app_error("the index puts tensor %.80s in %s, but it is %s%s", name, json_string_value(v), i < 0 ? "nowhere" : "in ",
+        app_error("the index puts tensor %.80s in %s, but it is %s%s", name, json_string_value(v),
+                  i < 0 ? "nowhere" : "in ",
                   i < 0 ? "" : file_name(l->path[t.file]));
         return EXIT_WRONG_USE;
     }
@@ -139,7 +140,8 @@ int cmd_convert(const options *o)
         if (!strcmp(types[i], m.type)) known = true;
     if (!o->arg || !o->arg2 || !known) {
         if (known) app_error("convert needs a checkpoint folder and the file to write: llada convert DIR OUT.gguf");
-        else app_error("--type %.32s: convert writes f16, f32, bf16 or q8_0; quantize makes the others of these", m.type);
+        else app_error("--type %.32s: convert writes f16, f32, bf16 or q8_0; quantize makes the others of these",
+                       m.type);
         return EXIT_WRONG_USE;
     }
     int rc = convert_read_config(&m, o->arg);

@@ -15,7 +15,8 @@ static const convert_family families[] = {
       .shift = true },
     { .classes = { "LLaDAMoEModelLM", "LLaDAMoEModel" }, .arch = "llada-moe", .pre = "llada-moe", .mask = "<|mask|>",
       .mask_id = 156895, .experts = true },
-    { .classes = { "LlamaForCausalLM" }, .arch = "llama", .pre = "llama-bpe", .mask_id = -1, .pairs = true, .causal = true },
+    { .classes = { "LlamaForCausalLM" }, .arch = "llama", .pre = "llama-bpe", .mask_id = -1, .pairs = true,
+      .causal = true },
 };
 
 int convert_json(json_t **out, const char *dir, const char *name, bool optional)
@@ -97,7 +98,8 @@ static int refuse_flags(const convert_model *m)
                                       "mlp_bias", "norm_topk_prob", "attention_layer_norm", "clip_qkv"};
     static const struct {
         const char *key, *fine, *too;
-    } words[] = {{"activation_type", "silu", "swiglu"}, {"hidden_act", "silu", "swiglu"}, {"layer_norm_type", "rms", "rms"},
+    } words[] = {{"activation_type", "silu", "swiglu"}, {"hidden_act", "silu", "swiglu"},
+                 {"layer_norm_type", "rms", "rms"},
                  {"block_type", "llama", "llama"}};
     for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
         json_t *v = json_object_get(m->json, off[i]);
@@ -108,7 +110,8 @@ static int refuse_flags(const convert_model *m)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const char *v = json_string_value(json_object_get(m->json, words[i].key));
         if (!v || !strcmp(v, words[i].fine) || !strcmp(v, words[i].too)) continue;
-        app_error("config.json: %s is %.32s; %s files can express %s only", words[i].key, v, m->fam->arch, words[i].fine);
+        app_error("config.json: %s is %.32s; %s files can express %s only", words[i].key, v, m->fam->arch,
+                  words[i].fine);
         return EXIT_WRONG_USE;
     }
     double part = 1;
@@ -193,12 +196,13 @@ static int read_sizes(convert_model *m)
         whole(m, "n_kv_heads", "num_key_value_heads", NULL, 4096, m->heads, &m->kv_heads) ||
         whole(m, "max_sequence_length", "max_position_embeddings", NULL, most, -1, &m->ctx) ||
         whole(m, "vocab_size", NULL, NULL, most, -1, &m->vocab) ||
-        whole(m, "mlp_hidden_size", "intermediate_size", "dense_intermediate_size", 1 << 20, m->fam->experts ? 0 : -1, &m->ff) ||
+        whole(m, "mlp_hidden_size", "intermediate_size", "dense_intermediate_size", 1 << 20, m->fam->experts ? 0 : -1,
+              &m->ff) ||
         whole(m, "head_dim", NULL, NULL, 1 << 17, m->embd / m->heads, &m->head_dim))
         return EXIT_WRONG_USE;
     if (m->head_dim * (int64_t)m->heads != m->embd || m->heads % m->kv_heads || m->head_dim % 2) {
-        app_error("config.json: a width of %d, %d heads of %d, %d for keys and values: these do not fit together", m->embd,
-                  m->heads, m->head_dim, m->kv_heads);
+        app_error("config.json: a width of %d, %d heads of %d, %d for keys and values: these do not fit together",
+                  m->embd, m->heads, m->head_dim, m->kv_heads);
         return EXIT_WRONG_USE;
     }
     if (!m->fam->experts) return EXIT_FINE;

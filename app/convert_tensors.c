@@ -1,5 +1,5 @@
-/* convert_tensors.c - names and shapes: which tensor of a checkpoint becomes which of the GGUF file.  The tables are the
- * whole knowledge; every tensor of the checkpoint must be in one of them, and every one of them in the checkpoint. */
+/* convert_tensors.c - names and shapes: which tensor of a checkpoint becomes which of the GGUF file.  The tables are
+ * the whole knowledge; every tensor of the checkpoint must be in one of them, and every one of them in it. */
 #include "convert.h"
 
 #include <stdlib.h>
@@ -130,8 +130,8 @@ static int read_rows(convert_model *m, const tools_checkpoint *c)
     }
     tools_checkpoint_at(c, (size_t)i, &t);
     if (t.dims[0] < (uint64_t)m->vocab || t.dims[0] > 1 << 24) {
-        app_error("tensor %s has %llu rows, but config.json says vocab_size %d", r[0].from, (unsigned long long)t.dims[0],
-                  m->vocab);
+        app_error("tensor %s has %llu rows, but config.json says vocab_size %d", r[0].from,
+                  (unsigned long long)t.dims[0], m->vocab);
         return EXIT_WRONG_USE;
     }
     m->rows = (int)t.dims[0];

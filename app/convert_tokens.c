@@ -76,7 +76,8 @@ static int read_tokens(reader *r)
     json_t *model = json_object_get(r->tok, "model"), *vocab = json_object_get(model, "vocab"), *id;
     const char *kind = json_string_value(json_object_get(model, "type")), *s;
     if ((kind && strcmp(kind, "BPE")) || !json_is_object(vocab)) {
-        app_error("tokenizer.json: the model is %.32s; BPE with a vocabulary can be converted", kind ? kind : "not named");
+        app_error("tokenizer.json: the model is %.32s; BPE with a vocabulary can be converted",
+                  kind ? kind : "not named");
         return EXIT_WRONG_USE;
     }
     r->token = app_new((size_t)r->m->rows, sizeof *r->token);
@@ -148,8 +149,8 @@ static int check_pattern(const reader *r)
     }
     bool three = regex && strstr(regex, "\\p{N}{1,3}"), want = !strcmp(r->m->fam->pre, "llama-bpe");
     if (!regex || three == want) return EXIT_FINE;
-    app_error("tokenizer.json cuts numbers after %s, which the pre-tokenizer %s of %s files does not", three ? "three digits" :
-              "each digit", r->m->fam->pre, r->m->fam->arch);
+    app_error("tokenizer.json cuts numbers after %s, which the pre-tokenizer %s of %s files does not",
+              three ? "three digits" : "each digit", r->m->fam->pre, r->m->fam->arch);
     return EXIT_WRONG_USE;
 }
 

@@ -150,7 +150,8 @@ static void memory_rows(text *t, const app_model *am)
             tools_session_bytes(am->m, &r, ctx[i], true, &f16, NULL))
             continue;
         snprintf(name, sizeof name, "memory %d", ctx[i]);
-        row(t, name, "%.1f MB beside the weights with recipe %s (%.1f MB with --kv f16)", (double)(f32.kv + f32.work) / 1e6,
+        row(t, name, "%.1f MB beside the weights with recipe %s (%.1f MB with --kv f16)",
+            (double)(f32.kv + f32.work) / 1e6,
             r.name, (double)(f16.kv + f16.work) / 1e6);
     }
 }
@@ -193,12 +194,14 @@ static void print_table(const app_model *am, const char *file)
 
 static void found_json(const tools_found *f, const char *file, const char *why)
 {
-    json_t *o = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:b,s:o,s:s}", "file", string_or_null(file), "name",
-                          string_or_null(f->name), "arch", string_or_null(f->arch), "n_params", (json_int_t)f->n_params,
+    json_t *o = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:b,s:o,s:s}", "file", string_or_null(file),
+                          "name", string_or_null(f->name), "arch", string_or_null(f->arch), "n_params",
+                          (json_int_t)f->n_params,
                           "file_bytes", (json_int_t)f->file_bytes, "n_tensors", (json_int_t)f->n_tensors, "n_layer",
-                          (json_int_t)f->n_layer, "n_embd", (json_int_t)f->n_embd, "n_head", (json_int_t)f->n_head, "n_ctx",
-                          (json_int_t)f->n_ctx, "types", string_or_null(f->types), "tokenizer", string_or_null(f->tokenizer),
-                          "runs", 0, "why", string_or_null(why), "version", llada_version());
+                          (json_int_t)f->n_layer, "n_embd", (json_int_t)f->n_embd, "n_head", (json_int_t)f->n_head,
+                          "n_ctx", (json_int_t)f->n_ctx, "types", string_or_null(f->types), "tokenizer",
+                          string_or_null(f->tokenizer), "runs", 0, "why", string_or_null(why), "version",
+                          llada_version());
     char *s = json_dumps(o, JSON_INDENT(2));
     if (s) out_write(s, strlen(s));
     out_write("\n", 1);

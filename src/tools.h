@@ -1,5 +1,5 @@
-/* tools.h - what the project's own tools (benchmarks, quantise, convert, pack) need beyond llada.h.  Not installed, and no
- * promise to anyone else. */
+/* tools.h - what the project's own tools (benchmarks, quantise, convert, pack) need beyond llada.h.  Not installed,
+ * and no promise to anyone else. */
 #ifndef TOOLS_H
 #define TOOLS_H
 
@@ -46,8 +46,8 @@ llada_status tools_put_bool(tools_output *o, const char *key, bool v, llada_err 
 llada_status tools_put_str(tools_output *o, const char *key, const char *s, llada_err *err);
 llada_status tools_put_strs(tools_output *o, const char *key, const char *const *s, size_t n, llada_err *err);
 llada_status tools_put_i32s(tools_output *o, const char *key, const int32_t *v, size_t n, llada_err *err);
-/* A tensor made of `n` ones of the checkpoint, all of one type and shape: one as it is, several stacked.  heads > 0: its
- * rows belong to so many heads and their halves are interleaved (llada, llama: queries and keys). */
+/* A tensor made of `n` ones of the checkpoint, all of one type and shape: one as it is, several stacked.  heads > 0:
+ * its rows belong to so many heads and their halves are interleaved (llada, llama: queries and keys). */
 llada_status tools_put_tensor(tools_output *o, const char *name, int type, const tools_checkpoint *c, const long *which,
                               size_t n, int heads, llada_err *err);
 /* The same of numbers of our own: n values, F32. */

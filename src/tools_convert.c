@@ -151,7 +151,8 @@ llada_status tools_put_i32s(tools_output *o, const char *key, const int32_t *v, 
     return gguf_put_i32_arr(o->w, key, v, n, err);
 }
 
-static llada_status add_piece(tools_output *o, piece p, const char *name, int n_dims, const uint64_t *dims, llada_err *err)
+static llada_status add_piece(tools_output *o, piece p, const char *name, int n_dims, const uint64_t *dims,
+                              llada_err *err)
 {
     if (o->n == o->cap) {
         size_t more = o->cap ? 2 * o->cap : 256;
@@ -192,7 +193,8 @@ llada_status tools_put_tensor(tools_output *o, const char *name, int type, const
         if (n_dims > 3) return llada_fail(err, LLADA_BAD_MODEL, "%.80s has too many dimensions to be stacked", t->name);
         dims[n_dims++] = n;
     }
-    return add_piece(o, (piece){ .type = (uint32_t)type, .which = mine, .n = n, .heads = heads }, name, n_dims, dims, err);
+    return add_piece(o, (piece){ .type = (uint32_t)type, .which = mine, .n = n, .heads = heads }, name, n_dims, dims,
+                     err);
 }
 
 llada_status tools_put_values(tools_output *o, const char *name, const float *v, size_t n, llada_err *err)
@@ -257,7 +259,8 @@ llada_status tools_output_finish(tools_output **op, const tools_checkpoint *c, i
     measure(u.o, u.s, &u.total, &longest);
     llada_status st = retype_open(&u.r, threads, longest, err);
     for (size_t i = 0; i < u.o->n && !st; i++) st = write_piece(&u, &u.o->list[i], err);
-    if (!st && tick && !tick(user, "", u.total, u.total)) st = llada_fail(err, LLADA_CANCELLED, "stopped before the end");
+    if (!st && tick && !tick(user, "", u.total, u.total))
+        st = llada_fail(err, LLADA_CANCELLED, "stopped before the end");
     retype_close(&u.r);
     if (!st) st = gguf_writer_finish(&u.o->w, err);
     tools_output_discard(op);

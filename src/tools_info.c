@@ -1,5 +1,5 @@
-/* tools_info.c - what `llada info` says beyond llada_model_info: what any GGUF file holds, whether we run it or not, and
- * the memory a session would take, without opening one. */
+/* tools_info.c - what `llada info` says beyond llada_model_info: what any GGUF file holds, whether we run it or not,
+ * and the memory a session would take, without opening one. */
 #include "tools_info.h"
 
 #include <stdio.h>

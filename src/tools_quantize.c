@@ -2,8 +2,8 @@
  * (choose), the same for every architecture:
  *   - vectors, norms, biases and routers are kept as F32;
  *   - the head (or the embedding that serves as one) gets Q6_K where the recipe is smaller than that;
- *   - the mixed recipes (q4_k_m, q5_k_m) give attn_v and ffn_down of the first and last eighth of the layers, and of every
- *     third between, Q6_K;
+ *   - the mixed recipes (q4_k_m, q5_k_m) give attn_v and ffn_down of the first and last eighth of the layers, and of
+ *     every third between, Q6_K;
  *   - rows that a type's blocks don't divide fall back to Q8_0, then F16. */
 #include <math.h>
 #include <stdio.h>
@@ -106,11 +106,12 @@ static llada_status check_source(const plan *p, const gguf_tensor *t, uint32_t t
 {
     const quant_info *q = quant_get(t->type);
     if (!q->decode)
-        return llada_fail(err, LLADA_UNSUPPORTED, "tensor %.64s is stored as %s, which can't be read yet", t->name, q->name);
+        return llada_fail(err, LLADA_UNSUPPORTED, "tensor %.64s is stored as %s, which can't be read yet", t->name,
+                          q->name);
     if (to == t->type || is_float(t->type) || t->type == QT_Q8_0 || allow) return LLADA_OK;
     return llada_fail(err, LLADA_UNSUPPORTED,
-                      "tensor %.64s is %s already: quantising it again to %s adds error to error; start from F16, BF16, F32 "
-                      "or Q8_0, or allow it (--allow-requantize)",
+                      "tensor %.64s is %s already: quantising it again to %s adds error to error; start from F16, "
+                      "BF16, F32 or Q8_0, or allow it (--allow-requantize)",
                       t->name, q->name, quant_get(to)->name);
 }
 
@@ -131,11 +132,13 @@ static int count_layers(const gguf *g)
 {
     int most = 0, layer;
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++)
-        if (sscanf(gguf_tensor_at(g, i)->name, "blk.%d.", &layer) == 1 && layer >= most && layer < 1 << 16) most = layer + 1;
+        if (sscanf(gguf_tensor_at(g, i)->name, "blk.%d.", &layer) == 1 && layer >= most && layer < 1 << 16)
+            most = layer + 1;
     return most;
 }
 
-static llada_status put_table(const plan *p, gguf_writer *w, bool allow, uint64_t *total, uint64_t *longest, llada_err *err)
+static llada_status put_table(const plan *p, gguf_writer *w, bool allow, uint64_t *total, uint64_t *longest,
+                              llada_err *err)
 {
     llada_status st = LLADA_OK;
     const char *why;
@@ -165,7 +168,8 @@ static llada_status write_all(const plan *p, gguf_writer *w, const tools_quantiz
         const char *why;
         retype_error e;
         size_t row = 0;
-        retype_job j = { .name = t->name, .parts = &t->data, .n_parts = 1, .part_rows = t->dims[1] * t->dims[2] * t->dims[3],
+        retype_job j = { .name = t->name, .parts = &t->data, .n_parts = 1,
+                         .part_rows = t->dims[1] * t->dims[2] * t->dims[3],
                        .cols = t->dims[0], .from = t->type, .to = choose(p, t, &why) };
         st = retype_run(r, &j, w, &e, o->tick, o->user, done, total, err);
         if (quant_row_bytes(j.to, j.cols, &row)) done += row * j.part_rows;
@@ -173,10 +177,12 @@ static llada_status write_all(const plan *p, gguf_writer *w, const tools_quantiz
         if (!st && gguf_lost(p->g)) st = llada_fail(err, LLADA_IO, "the file was cut short while it was read");
         if (st || !o->report) continue;
         tools_quantized q = { .name = t->name, .from = quant_get(j.from)->name, .to = quant_get(j.to)->name,
-                              .values = j.part_rows * j.cols, .error = e.sum2 > 0 ? sqrt(e.err2 / e.sum2) : 0, .why = why };
+                              .values = j.part_rows * j.cols, .error = e.sum2 > 0 ? sqrt(e.err2 / e.sum2) : 0,
+                              .why = why };
         o->report(o->user, &q);
     }
-    if (!st && o->tick && !o->tick(o->user, "", total, total)) st = llada_fail(err, LLADA_CANCELLED, "stopped before the end");
+    if (!st && o->tick && !o->tick(o->user, "", total, total))
+        st = llada_fail(err, LLADA_CANCELLED, "stopped before the end");
     return st;
 }
 

@@ -1,5 +1,5 @@
-/* tools_retype.c - rows from one type to another (tools_retype.h).  The result does not depend on the number of threads:
- * each row is encoded alone, and its errors are added up in the order of rows. */
+/* tools_retype.c - rows from one type to another (tools_retype.h).  The result does not depend on the number of
+ * threads: each row is encoded alone, and its errors are added up in the order of rows. */
 #include "tools_retype.h"
 
 #include <math.h>
@@ -122,11 +122,11 @@ static llada_status check_batch(const retype *r, retype_error *e, llada_err *err
     for (int i = 0; i < r->n; i++) {
         unsigned long long row = (unsigned long long)(r->first + (uint64_t)i);
         if (r->broken[i] == 1)
-            return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s: a value of row %llu is not a finite number", r->job->name,
-                              row);
+            return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s: a value of row %llu is not a finite number",
+                              r->job->name, row);
         if (r->broken[i])
-            return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s: a value of row %llu is too large for %s", r->job->name, row,
-                              quant_get(r->job->to)->name);
+            return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s: a value of row %llu is too large for %s",
+                              r->job->name, row, quant_get(r->job->to)->name);
         e->err2 += r->each[i].err2;
         e->sum2 += r->each[i].sum2;
     }

@@ -27,8 +27,8 @@ typedef struct retype retype;
 /* max_cols: the longest row of all jobs. */
 llada_status retype_open(retype **out, int threads, uint64_t max_cols, llada_err *err);
 void retype_close(retype **r);
-/* Appends the job's data to w.  LLADA_BAD_MODEL: a value is not finite, or is not any more in the new type.  done: bytes
- * written before, for tick (see tools.h), which may stop the work. */
+/* Appends the job's data to w.  LLADA_BAD_MODEL: a value is not finite, or is not any more in the new type.  done:
+ * bytes written before, for tick (see tools.h), which may stop the work. */
 llada_status retype_run(retype *r, const retype_job *j, gguf_writer *w, retype_error *e, tools_tick tick, void *user,
                       uint64_t done, uint64_t total, llada_err *err);
 

@@ -1,6 +1,6 @@
-/* safetensors.c - the reader of safetensors files (safetensors.h).  A file is: the header's length (u64, little-endian),
- * the header (a JSON object: "name": {"dtype", "shape", "data_offsets"}, and "__metadata__": strings), the data.
- * Offsets count from the data's first byte.
+/* safetensors.c - the reader of safetensors files (safetensors.h).  A file is: the header's length (u64,
+ * little-endian), the header (a JSON object: "name": {"dtype", "shape", "data_offsets"}, and "__metadata__": strings),
+ * the data.  Offsets count from the data's first byte.
  *
  * The scanner knows just the JSON that a header can hold: two levels of objects, strings, arrays of whole numbers.
  * Nothing else is in the format, so anything else is refused with the byte it begins at. */
@@ -39,9 +39,11 @@ typedef struct {
 static llada_status wrong(const scanner *c, const char *wanted)
 {
     if (c->at >= c->end)
-        return llada_fail(c->err, LLADA_BAD_MODEL, "%sthe header ends at byte %zu, where %s was wanted", c->where, c->end,
+        return llada_fail(c->err, LLADA_BAD_MODEL, "%sthe header ends at byte %zu, where %s was wanted", c->where,
+                          c->end,
                           wanted);
-    return llada_fail(c->err, LLADA_BAD_MODEL, "%sbyte %zu of the header is 0x%02x, where %s was wanted", c->where, c->at,
+    return llada_fail(c->err, LLADA_BAD_MODEL, "%sbyte %zu of the header is 0x%02x, where %s was wanted", c->where,
+                      c->at,
                       c->s[c->at], wanted);
 }
 
@@ -152,7 +154,8 @@ static llada_status skip_metadata(scanner *c)
         return LLADA_OK;
     }
     while (!st && more) {
-        if ((st = take_string(c, &s, &plain)) || (st = take(c, ':', "a colon")) || (st = take_string(c, &s, &plain))) break;
+        if ((st = take_string(c, &s, &plain)) || (st = take(c, ':', "a colon"))) break;
+        if ((st = take_string(c, &s, &plain))) break;
         st = next_member(c, &more);
     }
     return st;
@@ -222,8 +225,9 @@ static llada_status fill_shape(const scanner *c, const st_entry *e, gguf_tensor 
     for (int i = 0; i < 4; i++) t->dims[i] = 1;
     for (int i = 0; i < e->n_dims; i++) t->dims[i] = e->shape[e->n_dims - 1 - i];
     if (!gguf_tensor_bytes(t))
-        return llada_fail(c->err, LLADA_BAD_MODEL, "%stensor %.64s: the shape %llu x %llu x %llu x %llu is empty or overflows",
-                          c->where, t->name, (unsigned long long)t->dims[3], (unsigned long long)t->dims[2],
+        return llada_fail(c->err, LLADA_BAD_MODEL,
+                          "%stensor %.64s: the shape %llu x %llu x %llu x %llu is empty or overflows", c->where,
+                          t->name, (unsigned long long)t->dims[3], (unsigned long long)t->dims[2],
                           (unsigned long long)t->dims[1], (unsigned long long)t->dims[0]);
     return LLADA_OK;
 }
@@ -263,15 +267,16 @@ static llada_status take_member(safetensors *s, scanner *c, size_t data_len)
     if (is(key, "__metadata__")) return skip_metadata(c);
     if (!plain || key.len == 0 || key.len > GGUF_MAX_TENSOR_NAME || !gguf_printable((const uint8_t *)key.s, key.len))
         return llada_fail(c->err, LLADA_BAD_MODEL,
-                          "%sthe tensor name at byte %zu of the header is not one of 1 to %d printable ASCII characters",
+                          "%sthe tensor name at byte %zu of the header is not 1 to %d printable ASCII characters",
                           c->where, begin, GGUF_MAX_TENSOR_NAME);
     st_entry e = { .has = 0 };
     char *name = arena_strdup(s->names, key.s, key.len);
     if (!name) return llada_fail(c->err, LLADA_NO_MEMORY, "no memory for tensor names");
     if ((st = take_entry(c, &e, name)) || (st = add_tensor(s, c, &e, name))) return st;
     if (e.off[1] > data_len)
-        return llada_fail(c->err, LLADA_BAD_MODEL, "%scut short: tensor %.64s ends at byte %llu of the data, which has %zu",
-                          c->where, name, (unsigned long long)e.off[1], data_len);
+        return llada_fail(c->err, LLADA_BAD_MODEL,
+                          "%scut short: tensor %.64s ends at byte %llu of the data, which has %zu", c->where, name,
+                          (unsigned long long)e.off[1], data_len);
     s->t[s->n_t - 1].data = c->s + c->end + (size_t)e.off[0];
     return LLADA_OK;
 }
@@ -287,8 +292,9 @@ static llada_status check_cover(const safetensors *s, const st_file *f, size_t d
         const gguf_tensor *t = &s->t[f->first + order[i].i];
         size_t begin = (size_t)(t->data - f->file.data);
         if (begin != at)
-            st = llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s begins at byte %zu, but the one before it ends at byte %zu: %s",
-                            f->where, t->name, begin, at, begin < at ? "they overlap" : "a hole");
+            st = llada_fail(err, LLADA_BAD_MODEL,
+                            "%stensor %.64s begins at byte %zu, but the one before it ends at byte %zu: %s", f->where,
+                            t->name, begin, at, begin < at ? "they overlap" : "a hole");
         at = begin + t->bytes;
     }
     mem_free(order);
@@ -322,7 +328,8 @@ static llada_status read_file(safetensors *s, st_file *f, llada_err *err)
 {
     f->first = s->n_t;
     if (f->file.len < 8)
-        return llada_fail(err, LLADA_BAD_MODEL, "%snot safetensors: the file has only %zu bytes", f->where, f->file.len);
+        return llada_fail(err, LLADA_BAD_MODEL, "%snot safetensors: the file has only %zu bytes", f->where,
+                          f->file.len);
     uint64_t header = le64(f->file.data);
     if (header > MAX_HEADER)
         return llada_fail(err, LLADA_BAD_MODEL, "%snot safetensors: a header of %llu bytes; the limit is %zu", f->where,

@@ -56,7 +56,8 @@ static void uninterleave(float *v, uint64_t rows, uint64_t cols, uint64_t heads)
     for (uint64_t h = 0; h < heads; h++)
         for (uint64_t i = 0; i < width / 2; i++)
             for (uint64_t j = 0; j < 2; j++)
-                memcpy(v + (h * width + j * (width / 2) + i) * cols, old + (h * width + 2 * i + j) * cols, cols * sizeof *v);
+                memcpy(v + (h * width + j * (width / 2) + i) * cols, old + (h * width + 2 * i + j) * cols,
+                       cols * sizeof *v);
     free(old);
 }
 
@@ -75,9 +76,11 @@ static void add(maker *m, const char *name, const float *v, uint64_t rows, uint6
 static void layer_name(const maker *m, char out[128], int layer, const char *what)
 {
     static const char *const llada[][2] = {
-        { "attn_norm.weight", "attn_norm.weight" }, { "attn_q.weight", "q_proj.weight" }, { "attn_k.weight", "k_proj.weight" },
+        { "attn_norm.weight", "attn_norm.weight" }, { "attn_q.weight", "q_proj.weight" },
+        { "attn_k.weight", "k_proj.weight" },
         { "attn_v.weight", "v_proj.weight" }, { "attn_output.weight", "attn_out.weight" },
-        { "ffn_norm.weight", "ff_norm.weight" }, { "ffn_gate.weight", "ff_proj.weight" }, { "ffn_up.weight", "up_proj.weight" },
+        { "ffn_norm.weight", "ff_norm.weight" }, { "ffn_gate.weight", "ff_proj.weight" },
+        { "ffn_up.weight", "up_proj.weight" },
         { "ffn_down.weight", "ff_out.weight" } };
     static const char *const hf[][2] = {
         { "attn_norm.weight", "input_layernorm.weight" }, { "attn_q.weight", "self_attn.q_proj.weight" },
@@ -163,7 +166,8 @@ static void write_shard(const char *path, const maker *m, int file, const char *
         size_t n = (size_t)((e->rows ? e->rows : 1) * e->cols) * value_bytes(dtype);
         json_t *shape = e->rows ? json_pack("[I,I]", (json_int_t)e->rows, (json_int_t)e->cols)
                                 : json_pack("[I]", (json_int_t)e->cols);
-        json_object_set_new(head, e->name, json_pack("{s:s,s:o,s:[I,I]}", "dtype", dtype, "shape", shape, "data_offsets",
+        json_object_set_new(head, e->name, json_pack("{s:s,s:o,s:[I,I]}", "dtype", dtype, "shape", shape,
+                                                     "data_offsets",
                                                      (json_int_t)at, (json_int_t)(at + n)));
         at += n;
     }
@@ -206,8 +210,11 @@ static void write_tensors(scratch *s, const char *folder, maker *m, const checkp
         assert_non_null(scratch_write(s, path, "", 0)); /* makes the folder */
         write_shard(s->path, m, k, o->dtype);
     }
-    if (o->shards > 1) dump(s, folder, "model.safetensors.index.json", json_pack("{s:{s:i},s:o}", "metadata", "total_size", 1, "weight_map", map));
-    else json_decref(map);
+    if (o->shards > 1)
+        dump(s, folder, "model.safetensors.index.json",
+             json_pack("{s:{s:i},s:o}", "metadata", "total_size", 1, "weight_map", map));
+    else
+        json_decref(map);
 }
 
 /* ------------------------------------------------------------ JSON */
@@ -226,7 +233,8 @@ static json_t *config_of(const maker *m, json_int_t vocab)
                           own ? "weight_tying" : "tie_word_embeddings", !gguf_find(m->g, "output.weight"));
     const char *names[][2] = { { "n_layers", "num_hidden_layers" }, { "d_model", "hidden_size" },
                                { "n_heads", "num_attention_heads" }, { "n_kv_heads", "num_key_value_heads" },
-                               { "max_sequence_length", "max_position_embeddings" }, { "mlp_hidden_size", "intermediate_size" } };
+                               { "max_sequence_length", "max_position_embeddings" },
+                               { "mlp_hidden_size", "intermediate_size" } };
     int64_t values[] = { m->layers, number(m, "embedding_length", 0), m->heads, m->kv, number(m, "context_length", 0),
                          number(m, "feed_forward_length", 0) };
     for (size_t i = 0; i < 6; i++) json_object_set_new(c, names[i][own ? 0 : 1], json_integer(values[i]));
@@ -276,16 +284,17 @@ static json_int_t write_tokens(scratch *s, const char *folder, const maker *m, b
         json_t *text = json_stringn(t[i].s, t[i].len);
         if (type[i] == 1) json_object_set_new(vocab, json_string_value(text), json_integer((json_int_t)i));
         else if (type[i] != 5)
-            json_array_append_new(added, json_pack("{s:I,s:O,s:b}", "id", (json_int_t)i, "content", text, "special", type[i] == 3));
+            json_array_append_new(added, json_pack("{s:I,s:O,s:b}", "id", (json_int_t)i, "content", text, "special",
+                                                   type[i] == 3));
         json_decref(text);
     }
     free(t);
     free(type);
     const char *digits = strcmp(m->arch, "llama") ? "\\p{L}+|\\p{N}|\\s+" : "\\p{L}+|\\p{N}{1,3}|\\s+";
     dump(s, folder, "tokenizer.json",
-         json_pack("{s:o,s:{s:s,s:[{s:s,s:{s:s}},{s:s}]},s:{s:s,s:o,s:o}}", "added_tokens", added, "pre_tokenizer", "type", "Sequence",
-                   "pretokenizers", "type", "Split", "pattern", "Regex", digits, "type", "ByteLevel", "model", "type", "BPE",
-                   "vocab", vocab, "merges", merges_of(m->g, pairs)));
+         json_pack("{s:o,s:{s:s,s:[{s:s,s:{s:s}},{s:s}]},s:{s:s,s:o,s:o}}", "added_tokens", added, "pre_tokenizer",
+                   "type", "Sequence", "pretokenizers", "type", "Split", "pattern", "Regex", digits, "type",
+                   "ByteLevel", "model", "type", "BPE", "vocab", vocab, "merges", merges_of(m->g, pairs)));
     return (json_int_t)n;
 }
 
@@ -339,7 +348,8 @@ void checkpoint_write(scratch *s, const char *name, const gguf *g, const checkpo
     json_t *config = config_of(&m, write_tokens(s, name, &m, o->pairs));
     change(config, o->config);
     dump(s, name, "config.json", config);
-    dump(s, name, "generation_config.json", json_pack("{s:I,s:[I]}", "bos_token_id", id_of(&m, "bos"), "eos_token_id", id_of(&m, "eos")));
+    dump(s, name, "generation_config.json",
+         json_pack("{s:I,s:[I]}", "bos_token_id", id_of(&m, "bos"), "eos_token_id", id_of(&m, "eos")));
     json_t *pad = json_object();
     gguf_str template;
     if (!gguf_get_str(g, "tokenizer.chat_template", &template, &err))

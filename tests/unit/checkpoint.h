@@ -1,5 +1,5 @@
-/* checkpoint.h - for tests of convert: a GGUF file as the checkpoint folder its authors would have published.  Written from
- * the published names, apart from the tables of app/convert_tensors.c that it checks. */
+/* checkpoint.h - for tests of convert: a GGUF file as the checkpoint folder its authors would have published.  Written
+ * from the published names, apart from the tables of app/convert_tensors.c that it checks. */
 #ifndef TESTS_CHECKPOINT_H
 #define TESTS_CHECKPOINT_H
 

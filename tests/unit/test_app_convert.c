@@ -1,5 +1,5 @@
-/* test_app_convert.c - convert: a checkpoint derived from a GGUF file gives a file with the same numbers and scores, bit
- * for bit; checkpoints that are wrong are refused with a sentence, and leave nothing behind. */
+/* test_app_convert.c - convert: a checkpoint derived from a GGUF file gives a file with the same numbers and scores,
+ * bit for bit; checkpoints that are wrong are refused with a sentence, and leave nothing behind. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -174,7 +174,8 @@ static void same_logits(void **state)
     assert_true(scratch_open(&s));
     snprintf(llama, sizeof llama, "%s/llama.gguf", s.dir);
     without_factors(FIXTURES "net-llama.gguf", llama);
-    const char *const files[] = { FIXTURES "net-llada.gguf", FIXTURES "net-dream.gguf", FIXTURES "net-llada-moe.gguf", llama };
+    const char *const files[] = { FIXTURES "net-llada.gguf", FIXTURES "net-dream.gguf", FIXTURES "net-llada-moe.gguf",
+                                  llama };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         round_trip(&s, files[i], &(checkpoint_opts){ .dtype = "F32", .shards = 1 }, "f16");
         round_trip(&s, files[i], &(checkpoint_opts){ .dtype = "F32", .shards = 3, .pairs = true }, "f16");
@@ -220,7 +221,8 @@ static const struct {
     { "net-llada-moe.gguf", { .config = "{\"num_experts\":5}" }, "6 x 32; config.json makes it 5 x 32" },
     { "net-llada-moe.gguf", { .config = "{\"num_experts\":7}" }, "mlp.gate.weight has 2 dimensions" },
     { "net-llada-moe.gguf", { .config = "{\"num_experts_per_tok\":7}" }, "num_experts_per_tok is not" },
-    { "net-llada-moe.gguf", { .skip = "model.layers.1.mlp.experts.3.up_proj.weight" }, "experts.3.up_proj.weight is missing" },
+    { "net-llada-moe.gguf", { .skip = "model.layers.1.mlp.experts.3.up_proj.weight" },
+      "experts.3.up_proj.weight is missing" },
     { "net-dream.gguf", { .skip = "model.layers.0.self_attn.k_proj.bias" }, "k_proj.bias is missing" },
     { "net-dream.gguf", { .rename = "model.norm.weight" }, "model.norm.weight is missing" },
     { "net-dream.gguf", { .extra = "model.layers.0.mlp.more.weight" }, "the first is model.layers.0.mlp.more.weight" },
@@ -245,7 +247,8 @@ static void refuses(void **state)
         checkpoint_write(&s, "model", g, &o);
         gguf_close(&g);
         int rc = convert(dir, out, "f16", said, sizeof said);
-        if (rc != 2 || !strstr(said, wrong[i].says)) fail_msg("case %zu wanted \"%s\", got %d \"%s\"", i, wrong[i].says, rc, said);
+        if (rc != 2 || !strstr(said, wrong[i].says))
+            fail_msg("case %zu wanted \"%s\", got %d \"%s\"", i, wrong[i].says, rc, said);
         assert_int_equal(left_behind(&s), 0);
     }
     scratch_close(&s);
@@ -261,18 +264,21 @@ static const struct {
     { "config.json", "{\"architectures\":[\"LLaDAModelLM\"],", "config.json: line" },
     { "tokenizer.json", "{}", "BPE with a vocabulary" },
     { "tokenizer.json", "{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "the model is Unigram" },
-    { "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":288},\"merges\":[]}}", "id 288, but the embedding has 288" },
+    { "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":288},\"merges\":[]}}",
+      "id 288, but the embedding has 288" },
     { "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "id -1" },
     { "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1,\"b\":1},\"merges\":[]}}", "have the id 1" },
     { "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1}}}", "no list of merges" },
     { "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[7]}}", "merge 0 is neither" },
-    { "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[]},\"pre_tokenizer\":{\"pattern\":{"
+    { "tokenizer.json",
+      "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[]},\"pre_tokenizer\":{\"pattern\":{"
                         "\"Regex\":\"\\\\p{N}{1,3}\"}}}", "cuts numbers after three digits" },
     { "model.safetensors.index.json", "{}", "has no weight_map" },
     { "model.safetensors.index.json", "{\"weight_map\":{}}", "lists no files" },
     { "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"../b\"}}", "not in a file beside it" },
     { "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"model.safetensors\"}}", "it is nowhere" },
-    { "model.safetensors.index.json", "{\"weight_map\":{\"model.transformer.wte.weight\":\"model.safetensors\"}}", "lists 1 tensors" },
+    { "model.safetensors.index.json", "{\"weight_map\":{\"model.transformer.wte.weight\":\"model.safetensors\"}}",
+      "lists 1 tensors" },
     { "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"none.safetensors\"}}", "none.safetensors" },
     { "model.safetensors", "junk", "not safetensors" },
     { "model.safetensors", "<!DOCTYPE html>                 ", "not safetensors" },
@@ -291,7 +297,8 @@ static void refuses_files(void **state)
         snprintf(name, sizeof name, "model/%s", spoilt[i].file);
         assert_non_null(scratch_write(&s, name, spoilt[i].body, strlen(spoilt[i].body)));
         int rc = convert(dir, out, "f16", said, sizeof said);
-        if (rc != 2 || !strstr(said, spoilt[i].says)) fail_msg("case %zu wanted \"%s\", got %d \"%s\"", i, spoilt[i].says, rc, said);
+        if (rc != 2 || !strstr(said, spoilt[i].says))
+            fail_msg("case %zu wanted \"%s\", got %d \"%s\"", i, spoilt[i].says, rc, said);
         assert_int_equal(left_behind(&s), 0);
         nftw(dir, scratch_remove, 8, FTW_DEPTH | FTW_PHYS);
     }

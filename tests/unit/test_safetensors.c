@@ -1,5 +1,5 @@
-/* test_safetensors.c - the reader of checkpoints: good files, every prefix of one, and a table of headers that lie.  Inputs
- * end where their memory ends, so that a sanitizer sees every read past them. */
+/* test_safetensors.c - the reader of checkpoints: good files, every prefix of one, and a table of headers that lie.
+ * Inputs end where their memory ends, so that a sanitizer sees every read past them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static void good(void **state)
     safetensors *s;
     uint8_t *b;
     llada_err err;
-    const char *h = "{ \"__metadata__\" : {\"format\":\"p\\\"t\", \"\":\"\\u0000\"} ,\n" T("b.weight", "F16", "[2,3]", 4, 16)
+    const char *h = "{ \"__metadata__\" : {\"format\":\"p\\\"t\", \"\":\"\\u0000\"} ,\n"
+                    T("b.weight", "F16", "[2,3]", 4, 16)
                     ",\t" T("a", "F32", "[]", 0, 4) "," T("c", "BF16", "[ 1, 2 ,1,3 ]", 16, 28) "}   ";
     assert_int_equal(open_bytes(h, 28, &s, &b, &err), LLADA_OK);
     assert_int_equal(st_n_tensors(s), 3);
@@ -60,7 +61,8 @@ static void good(void **state)
 static void every_prefix(void **state)
 {
     size_t len;
-    const char *h = "{\"__metadata__\":{\"a\":\"b\"}," T("x", "F32", "[2]", 0, 8) "," T("y", "BF16", "[1,2]", 8, 12) "}";
+    const char *h = "{\"__metadata__\":{\"a\":\"b\"}," T("x", "F32", "[2]", 0, 8) ","
+                    T("y", "BF16", "[1,2]", 8, 12) "}";
     uint8_t *whole = safetensors_bytes(h, 12, &len);
     for (size_t n = 0; n < len; n++) {
         uint8_t *b = malloc(n ? n : 1);
@@ -150,7 +152,8 @@ static const struct {
     { "{" T("a", "F16", "[2]", 0, 8) "}", 8, "takes 4 bytes" },
     { "{" T("a", "F32", "[1]", 4, 0) "}", 4, "offsets are 4 to 0" },
     { "{" T("a", "F32", "[1]", 18446744073709551612, 0) "}", 4, "offsets are 18446744073709551612 to 0" },
-    { "{" T("a", "F32", "[1]", 18446744073709551611, 18446744073709551615) "}", 4, "cut short: tensor a ends at byte 1844" },
+    { "{" T("a", "F32", "[1]", 18446744073709551611, 18446744073709551615) "}", 4,
+      "cut short: tensor a ends at byte 1844" },
     { "{" T("a", "F32", "[1]", 0, 4) "}", 3, "cut short: tensor a ends at byte 4 of the data, which has 3" },
     { "{" T("a", "F32", "[1]", 4, 8) "}", 8, "a hole" },
     { "{" T("a", "F32", "[1]", 0, 4) "}", 5, "but the file at byte" },

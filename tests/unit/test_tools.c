@@ -1,5 +1,5 @@
-/* test_tools.c - what tools.h promises beyond the program's own tests: the memory count against real sessions, quantised
- * files under failing allocations, and the work's end when its tick says so. */
+/* test_tools.c - what tools.h promises beyond the program's own tests: the memory count against real sessions,
+ * quantised files under failing allocations, and the work's end when its tick says so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,8 @@ static void memory_is_counted(void **state)
         assert_int_equal(info_session_bytes(m, &r, CTX, false, &need, &err), LLADA_OK);
         if (decoder_open(&d, m, &device_cpu, w, &r, &lim, &err)) fail_msg("%s: %s", recipes[i], err.text);
         double real = (double)device_cpu.bytes(d->ctx), said = (double)(need.kv + need.work);
-        if (said < 0.85 * real || said > 1.02 * real) fail_msg("%s: %.0f bytes, %.0f were counted", recipes[i], real, said);
+        if (said < 0.85 * real || said > 1.02 * real)
+            fail_msg("%s: %.0f bytes, %.0f were counted", recipes[i], real, said);
         decoder_close(&d);
     }
     device_cpu.weights_close(&w);
