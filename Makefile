@@ -14,7 +14,7 @@ export PROMPT MODEL ASK
 # What `make run` prints on stdout is the answer alone: building talks on stderr.
 # The first configuration leaves the tests out, which need more packages; `make test` turns them on, and they stay on.
 FIRST = $(if $(wildcard build/CMakeCache.txt),,-DLLADA_TESTS=OFF)
-CMAKE = MAKEFLAGS= cmake
+CMAKE = env -u MAKEFLAGS -u MAKELEVEL cmake
 
 .PHONY: run build test install clean help
 
