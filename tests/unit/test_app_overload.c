@@ -138,6 +138,7 @@ static void clients_leave(void **state)
     for (int ph = 0; ph < N_PHASES; ph++) {
         double worst = 0;
         int before = open_files();
+        seconds_until_idle(p); /* a job is counted just after its answer */
         double done = metric(p, "requests_done_total");
         for (int i = 0; i < rounds; i++) {
             int blocker = ph == QUEUED ? begin_leaving(p, RUNNING, false) : -1;
