@@ -34,7 +34,7 @@ function(llada_register name label)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${TEST_TIMEOUT} ENVIRONMENT "${TEST_ENVIRONMENT}")
 endfunction()
 
-foreach(kind unit golden)
+foreach(kind unit golden fault)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${kind}/test_*.c)
   file(GLOB helpers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${kind}/*.c)
   list(FILTER helpers EXCLUDE REGEX "/test_[^/]*\\.c$")
