@@ -49,8 +49,8 @@ static int wait_for_signal(void)
 static void say_where(const server *s, const server_opts *so)
 {
     bool v6 = strchr(so->host, ':') != NULL;
-    app_note("llada serves at http://%s%s%s:%d/ (the page; the API is under /v1)%s", v6 ? "[" : "", so->host, v6 ? "]" : "",
-             server_port(s), so->key ? "; an API key is asked for" : "");
+    app_note("llada serves at http://%s%s%s:%d/ (the page; the API is under /v1)%s", v6 ? "[" : "", so->host,
+             v6 ? "]" : "", server_port(s), so->key ? "; an API key is asked for" : "");
 }
 
 static int serve(server *s, const server_opts *so, const options *o)

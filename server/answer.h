@@ -1,6 +1,6 @@
 /* answer.h - settled tokens, in order, to the text that may be shown.  Held back: bytes that may still become a
- * character, and text that may still become a stop string.  What has been shown never changes, so the pieces of a stream
- * joined are the whole answer, byte for byte, however the tokens came. */
+ * character, and text that may still become a stop string.  What has been shown never changes, so the pieces of a
+ * stream joined are the whole answer, byte for byte, however the tokens came. */
 #ifndef SERVER_ANSWER_H
 #define SERVER_ANSWER_H
 

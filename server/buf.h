@@ -21,8 +21,8 @@ void buf_str(buf *b, const char *s);
 void buf_fmt(buf *b, const char *fmt, ...);
 void buf_free(buf *b);
 
-/* Length of the character at p, by strict rules (no overlong forms, no surrogates, at most U+10FFFF); 0: the n bytes are
- * the beginning of one; -1: they are not.  n > 0. */
+/* Length of the character at p, by strict rules (no overlong forms, no surrogates, at most U+10FFFF); 0: the n bytes
+ * are the beginning of one; -1: they are not.  n > 0. */
 int utf8_length(const char *p, size_t n);
 
 double now_seconds(void); /* only moves forward */

@@ -12,7 +12,9 @@ void refuse(refusal *no, int status, const char *code, const char *param, const 
     va_list ap;
     if (no->status) return; /* the first reason is the one to tell */
     no->status = status;
-    no->type = status == 401 || status == 403 ? "permission_error" : status < 500 ? "invalid_request_error" : "server_error";
+    no->type = status == 401 || status == 403 ? "permission_error"
+               : status < 500                    ? "invalid_request_error"
+                                                 : "server_error";
     no->code = code;
     snprintf(no->param, sizeof no->param, "%s", param ? param : "");
     va_start(ap, fmt);

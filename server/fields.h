@@ -18,7 +18,8 @@ typedef struct {
 
 void refuse(refusal *no, int status, const char *code, const char *param, const char *fmt, ...);
 
-/* Parses a body: an object, without duplicate keys, at most FIELDS_MAX_DEPTH deep.  NULL: refused.  Owned by the caller. */
+/* Parses a body: an object, without duplicate keys, at most FIELDS_MAX_DEPTH deep.  NULL: refused.  Owned by the
+ * caller. */
 json_t *fields_parse(const char *body, size_t n, refusal *no);
 
 /* Each returns whether the field is there (null counts as absent) and right; where it is not right, `no` says so. */

@@ -107,7 +107,8 @@ static void make_room(server *s, conn *newest)
     else newest->refused = true;
 }
 
-static void on_connection(void *cls, struct MHD_Connection *mc, void **context, enum MHD_ConnectionNotificationCode what)
+static void on_connection(void *cls, struct MHD_Connection *mc, void **context,
+                          enum MHD_ConnectionNotificationCode what)
 {
     server *s = cls;
     pthread_mutex_lock(&s->lock);
@@ -212,8 +213,8 @@ static void add_headers(struct MHD_Response *m, const route_answer *a)
     if (a->status == 401) MHD_add_response_header(m, "WWW-Authenticate", "Bearer");
     if (!a->page) return;
     MHD_add_response_header(m, "Content-Security-Policy",
-                            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-                            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+                            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+                            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     MHD_add_response_header(m, "Referrer-Policy", "no-referrer");
 }
 
@@ -335,7 +336,8 @@ static int port_of(int fd)
     struct sockaddr_storage a;
     socklen_t n = sizeof a;
     if (getsockname(fd, (struct sockaddr *)&a, &n)) return 0;
-    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
+    if (a.ss_family == AF_INET6) return ntohs(((struct sockaddr_in6 *)&a)->sin6_port);
+    return ntohs(((struct sockaddr_in *)&a)->sin_port);
 }
 
 /* -1: why tells. */
@@ -383,7 +385,8 @@ bool server_open(server **out, const server_opts *o, char *why, size_t cap)
     s->r = routes_open(&s->o);
     bool watched = pthread_create(&s->watchman, NULL, watch_all, s) == 0;
     if (watched)
-        s->d = MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC,
+        s->d = MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
+                                    MHD_USE_ITC,
                                 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)(MOST_CONNECTIONS + SPARE_CONNECTIONS),
                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,

@@ -1,5 +1,5 @@
-/* job.h - one generation, from the request that asks for it to its last number.  Two threads share a job: the worker, who
- * runs it, and the connection's, who shows it.  Both hold the lock where they touch what is under "shared". */
+/* job.h - one generation, from the request that asks for it to its last number.  Two threads share a job: the worker,
+ * who runs it, and the connection's, who shows it.  Both hold the lock where they touch what is under "shared". */
 #ifndef SERVER_JOB_H
 #define SERVER_JOB_H
 

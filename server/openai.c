@@ -1,5 +1,5 @@
-/* openai.c - reads requests (openai.h).  Unknown fields are ignored, as clients send many; fields we know and can't honour
- * are refused by name; in the object `llada`, which is ours, unknown fields are refused too. */
+/* openai.c - reads requests (openai.h).  Unknown fields are ignored, as clients send many; fields we know and can't
+ * honour are refused by name; in the object `llada`, which is ours, unknown fields are refused too. */
 #include "openai.h"
 
 #include <stdio.h>
@@ -20,7 +20,8 @@ static const char *const unsupported[] = {
 
 static bool says_text(const json_t *v) /* {"type": "text"} or ["text"] */
 {
-    const json_t *t = json_is_object(v) ? json_object_get(v, "type") : json_array_size(v) == 1 ? json_array_get(v, 0) : NULL;
+    const json_t *t = json_is_object(v) ? json_object_get(v, "type") : NULL;
+    if (json_array_size(v) == 1) t = json_array_get(v, 0);
     return json_is_string(t) && !strcmp(json_string_value(t), "text");
 }
 
@@ -224,7 +225,8 @@ static void add_stop(openai_ask *a, const json_t *v, refusal *no)
 {
     size_t n = json_string_length(v);
     if (!json_is_string(v) || n == 0 || n > ANSWER_MAX_STOP_BYTES || memchr(json_string_value(v), 0, n)) {
-        refuse(no, 400, "bad_value", "stop", "'stop' must hold strings of 1..%d bytes without NUL", ANSWER_MAX_STOP_BYTES);
+        refuse(no, 400, "bad_value", "stop", "'stop' must hold strings of 1..%d bytes without NUL",
+               ANSWER_MAX_STOP_BYTES);
         return;
     }
     a->gen.stop[a->gen.n_stop++] = buf_copy(json_string_value(v), n);

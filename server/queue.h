@@ -15,7 +15,8 @@ typedef struct {
 } queue_opts;
 
 queue *queue_open(const queue_opts *o); /* NULL: no thread could be started */
-/* False: the line is full, even without the jobs whose clients have gone.  Else the worker has a reference of its own. */
+/* False: the line is full, even without the jobs whose clients have gone.  Else the worker has a reference of its
+ * own. */
 bool queue_add(queue *q, job *j);
 void queue_count(queue *q, int *running, int *waiting);
 double queue_seconds(queue *q); /* how long a job took of late */

@@ -387,7 +387,8 @@ bool routes_check(routes *r, const route_request *q, route_answer *a)
     const route *w = find(r, q->path);
     bool get = !strcmp(q->method, "GET") || !strcmp(q->method, "HEAD"), post = !strcmp(q->method, "POST");
     if (!guard_host(q->host, o->host, o->hosts, o->n_hosts))
-        routes_refuse(r, a, 403, "bad_host", "the Host header names a host this server does not answer for (--allow-host)");
+        routes_refuse(r, a, 403, "bad_host",
+                      "the Host header names a host this server does not answer for (--allow-host)");
     else if (!guard_origin(q->origin, q->host))
         routes_refuse(r, a, 403, "bad_origin", "pages of other sites may not use this server");
     else if (!w)

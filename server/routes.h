@@ -38,7 +38,7 @@ void routes_close(routes **r);
 
 /* What headers decide: false: answered.  A body, if there is one, has not been read. */
 bool routes_check(routes *r, const route_request *q, route_answer *a);
-/* The whole request is there.  Waits for the generation, unless it is streamed; false: the client has gone meanwhile. */
+/* The whole request is there.  Waits for the generation, unless it is streamed; false: the client has gone. */
 bool routes_handle(routes *r, const route_request *q, route_answer *a);
 void routes_refuse(routes *r, route_answer *a, int status, const char *code, const char *message);
 void routes_free(route_answer *a);

@@ -1,5 +1,5 @@
-/* stream.h - a running job as server-sent events.  Nothing piles up for a client that reads slowly: what to send is made
- * from the job's state when there is room for it, so drafts in between are left out and the worker never waits. */
+/* stream.h - a running job as server-sent events.  Nothing piles up for a client that reads slowly: what to send is
+ * made from the job's state when there is room for it, so drafts in between are left out and the worker never waits. */
 #ifndef SERVER_STREAM_H
 #define SERVER_STREAM_H
 
