@@ -122,6 +122,7 @@ static void add_message(chat *c, const char *role, const char *s, size_t n)
 
 static void drop_messages(chat *c, size_t from, size_t n)
 {
+    if (!n) return;
     for (size_t i = from; i < from + n; i++) free((void *)c->msgs[i].text);
     memmove(c->msgs + from, c->msgs + from + n, (c->n_msgs - from - n) * sizeof *c->msgs);
     c->n_msgs -= n;
