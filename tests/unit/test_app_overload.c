@@ -86,7 +86,7 @@ static double seconds_until_idle(const place *p)
     double began = now_seconds();
     int waiting = 1;
     while (running_of(p, &waiting) + waiting > 0) {
-        if (now_seconds() - began > 60) fail_msg("the worker is still busy after 60 s");
+        if (now_seconds() - began > 200) fail_msg("the worker is still busy after 200 s");
         usleep(2000);
     }
     return now_seconds() - began;
