@@ -92,17 +92,15 @@ foreach(src ${sources})
   endif()
 endforeach()
 
-# End to end: each script gets the program, the source folder and the build folder.  They need this machine's own
-# program, so not in a cross build.
+# Scripts get the program, the source folder and the build folder.  They need this machine's own program, so not in a
+# cross build.
 if(TARGET llada_app AND NOT CMAKE_CROSSCOMPILING)
-  file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/e2e/*.sh)
-  foreach(script ${scripts})
-    get_filename_component(name ${script} NAME_WE)
-    llada_register(e2e_${name} e2e bash ${script} $<TARGET_FILE:llada_app> ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
-  endforeach()
-  file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fault/*.sh)
-  foreach(script ${scripts})
-    get_filename_component(name ${script} NAME_WE)
-    llada_register(fault_${name} fault bash ${script} $<TARGET_FILE:llada_app> ${PROJECT_SOURCE_DIR})
+  foreach(kind e2e fault)
+    file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${kind}/*.sh)
+    foreach(script ${scripts})
+      get_filename_component(name ${script} NAME_WE)
+      llada_register(${kind}_${name} ${kind} bash ${script} $<TARGET_FILE:llada_app> ${PROJECT_SOURCE_DIR}
+        ${CMAKE_BINARY_DIR})
+    endforeach()
   endforeach()
 endif()
