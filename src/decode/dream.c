@@ -1,6 +1,6 @@
-/* dream.c - Dream's sampler (docs/decoding.md, section 2): times fall linearly from 1 to eps; the step from t to s fills a
- * share 1 - s/t of the masks of the whole canvas, the last step all that are left.  Source: the generation code published
- * with Dream-v0-Instruct-7B. */
+/* dream.c - Dream's sampler (docs/decoding.md, section 2): times fall linearly from 1 to eps; the step from t to s
+ * fills a share 1 - s/t of the masks of the whole canvas, the last step all that are left.  Source: the generation code
+ * published with Dream-v0-Instruct-7B. */
 #include <math.h>
 
 #include "decode/canvas.h"
@@ -32,12 +32,14 @@ void dream_plan(decoder *d)
     for (d->quota = 0; d->quota == 0; d->dream_step++) {
         int i = d->dream_step;
         float eps = (float)d->r.eps, share = 1;
-        if (i < steps - 1) share = fmaxf(0, 1 - time_at(eps, i + 1, steps + 1) / time_at(eps, i, steps + 1)); /* NaN: 0 */
+        float t = time_at(eps, i, steps + 1), s = time_at(eps, i + 1, steps + 1);
+        if (i < steps - 1) share = fmaxf(0, 1 - s / t); /* NaN: 0 */
         d->quota = d->r.alg == LLADA_ALG_ORIGIN ? choose_each(d, share) : (int)((float)masks * share);
     }
 }
 
-/* Drawing without replacement from softmax(rank / alg_temp) is taking the highest of rank / alg_temp plus Gumbel noise. */
+/* Drawing without replacement from softmax(rank / alg_temp) is taking the highest of rank / alg_temp plus Gumbel
+ * noise. */
 double dream_key(decoder *d, const score *s)
 {
     if (!(d->r.alg_temp > 0) || d->r.alg == LLADA_ALG_ORIGIN) return s->rank;

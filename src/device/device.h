@@ -1,13 +1,13 @@
 /* device.h - what a device must do: hold a model's weights, hold a session's K,V and scratch, and run passes.
  *
  * A pass is a set of rows.  Row r carries a token at a position and writes its fresh K,V into slot[r] of the K,V store.
- * What a row sees is its group's list of columns: slots in ascending order of position.  A row always sees its own slot:
- * where the list holds a column at the row's own position, the row's slot stands in for it; else it is put in at its
- * place.  So an ordinary row's position is in the list with its own slot, and a shadow row (a mask at the position of a
- * committed token) sees everything but that token.  A row may also name another row of the pass that stands in, for it, at
- * that row's position (the row before a shadow row, which sees the mask in place of the token).  In a causal network a
- * row sees nothing behind its own position.  A row's result depends on its columns only, not on which other rows share the
- * pass.  Nothing here knows what a mask is. */
+ * What a row sees is its group's list of columns: slots in ascending order of position.  A row always sees its own
+ * slot: where the list holds a column at the row's own position, the row's slot stands in for it; else it is put in at
+ * its place.  So an ordinary row's position is in the list with its own slot, and a shadow row (a mask at the position
+ * of a committed token) sees everything but that token.  A row may also name another row of the pass that stands in,
+ * for it, at that row's position (the row before a shadow row, which sees the mask in place of the token).  In a causal
+ * network a row sees nothing behind its own position.  A row's result depends on its columns only, not on which other
+ * rows share the pass.  Nothing here knows what a mask is. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
@@ -25,8 +25,8 @@ typedef struct {
     int n;                      /* rows */
     const int32_t *pos, *token, *slot; /* [n] */
     const uint8_t *group;       /* [n] index into cols */
-    const int32_t *instead;     /* [n] row whose slot a row sees where its list holds a column at that row's position; -1:
-                                   none.  NULL: none for all */
+    const int32_t *instead;     /* [n] row whose slot a row sees where its list holds a column at that row's position;
+                                   -1: none.  NULL: none for all */
     pass_cols cols[PASS_GROUPS];
     int n_want;
     const int32_t *want;        /* [n_want] row numbers whose scores are wanted */

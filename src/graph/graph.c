@@ -6,9 +6,8 @@
 
 #include "base/mem.h"
 
-static const char *const op_names[] = { "embed",     "rmsnorm", "matmul", "rope", "kv",
-                                        "attention", "swiglu",  "gather", "score", "route",
-                                        "experts" };
+static const char *const op_names[] = { "embed",  "rmsnorm", "matmul", "rope",  "kv",     "attention",
+                                        "swiglu", "gather",  "score",  "route", "experts" };
 
 /* Which tensors an operator may name; the others must be -1, so lifetimes can be read off without knowing kinds. */
 enum { F_OUT = 1, F_IN = 2, F_IN2 = 4, F_WEIGHT = 8, F_BIAS = 16, F_RESIDUAL = 32 };
@@ -287,10 +286,9 @@ static llada_status check_experts(const checker *c)
 
 static llada_status check_op(const checker *c)
 {
-    static llada_status (*const checks[])(const checker *) = { check_embed,  check_rmsnorm, check_matmul,
-                                                               check_rope,   check_kv,      check_attention,
-                                                               check_swiglu, check_gather,  check_score,
-                                                               check_route,  check_experts };
+    static llada_status (*const checks[])(const checker *) = { check_embed, check_rmsnorm,   check_matmul, check_rope,
+                                                               check_kv,    check_attention, check_swiglu, check_gather,
+                                                               check_score, check_route,     check_experts };
     if ((unsigned)c->o->kind >= sizeof checks / sizeof *checks) return bad(c, -1, "no such operator");
     if (c->o->layer < -1 || c->o->layer >= c->g->n_layer) return bad(c, -1, "no such layer");
     const tensor_id ids[] = { c->o->out, c->o->in, c->o->in2, c->o->weight, c->o->bias, c->o->residual };

@@ -16,16 +16,17 @@ typedef enum {
     OP_MATMUL,   /* out[r][n] = sum_k in[r][k] weight[n][k]  (+ bias[n]) (+ residual[r][n]); out may be residual */
     OP_ROPE,     /* in place: rotates each head of `width` values by its row's position */
     OP_KV,       /* stores in (K) and in2 (V) of each row into its slot of this layer's cache */
-    OP_ATTENTION,/* out[r][head] = softmax(q.k / sqrt(width)) v over the slots the row sees; causal: none behind itself */
+    OP_ATTENTION,/* out[r][head] = softmax(q.k / sqrt(width)) v over the slots the row sees (causal: none behind it) */
     OP_SWIGLU,   /* out = silu(in) * in2; out may be in or in2 */
     OP_GATHER,   /* out[WANT] = in[wanted rows] */
     OP_SCORE,    /* scores of in[WANT] under weight [vocab][d]: reduced to a `score` each, logits kept only if asked */
-    OP_ROUTE,    /* out[r] = the numbers of the `used` experts most probable under softmax(in[r]), falling (ties: the lower
-                    number), then their probabilities: 2 * used values */
-    OP_EXPERTS   /* the matrix product of each row with each expert that in2 (of OP_ROUTE) names for it; weight holds the
-                    experts' matrices [n][k], one behind the other.  in [ROWS][k]: out[r][i * n ...] = W(expert i) in[r].
-                    in [ROWS][used * k]: out[r] = residual[r] + the sum, by rising number of the expert, of its probability
-                    times W(expert i) in[r][i * k ...]; out may be residual */
+    OP_ROUTE,    /* out[r] = the numbers of the `used` experts most probable under softmax(in[r]), falling (ties: the
+                    lower number), then their probabilities: 2 * used values */
+    OP_EXPERTS   /* the matrix product of each row with each expert that in2 (of OP_ROUTE) names for it; weight holds
+                    the experts' matrices [n][k], one behind the other.  Without a residual, in [ROWS][k]:
+                    out[r][i * n ...] = W(expert i) in[r].  With one, in [ROWS][used * k]: out[r] = residual[r] + the
+                    sum, by rising number of the expert, of its probability times W(expert i) in[r][i * k ...]; out may
+                    be residual */
 } op_kind;
 
 typedef enum { ROPE_PAIRS, ROPE_HALVES } rope_style; /* adjacent pairs (2i, 2i+1), or (i, i + width/2) */
@@ -69,8 +70,8 @@ typedef struct {
     int n_layer, n_embd, head_dim, n_head, n_kv_head;
     int n_vocab_rows; /* rows of the head, padding included */
     double rope_base;
-    const void *rope_factors; /* [head_dim / 2] floats, unaligned, borrowed from the file: angle i is divided by the i-th;
-                                 NULL: by 1 */
+    const void *rope_factors; /* [head_dim / 2] floats, unaligned, borrowed from the file: angle i is divided by the
+                                 i-th; NULL: by 1 */
 } graph;
 
 /* Addresses of activations within one arena, for passes up to a given size. */

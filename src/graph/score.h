@@ -8,8 +8,8 @@
 
 enum { SCORE_TOP = 8, SCORE_PROBES = SCORE_TOP + 1 };
 
-/* Dream's measures of how sure a row is, all under the softmax of the tempered scores cut to top_p and top_k: probability
- * of the choice; of the best less that of the second; sum of p log(p + 1e-10). */
+/* Dream's measures of how sure a row is, all under the softmax of the tempered scores cut to top_p and top_k:
+ * probability of the choice; of the best less that of the second; sum of p log(p + 1e-10). */
 typedef enum { RANK_NONE, RANK_P, RANK_MARGIN, RANK_ENTROPY } score_rank;
 
 /* How rows are judged; the same for all rows of a pass.  Banned ids count as minus infinity, also in the softmax. */

@@ -29,13 +29,13 @@ void b_head_norm(builder *b, tensor_id x, const char *name); /* each head by its
 tensor_id b_linear(builder *b, tensor_id in, int64_t n_out, const char *name, tensor_id residual);
 tensor_id b_linear_bias(builder *b, tensor_id in, int64_t n_out, const char *name); /* with name ".bias" */
 tensor_id b_route(builder *b, tensor_id logits); /* one value per row and expert -> which serve it, and how much */
-/* Products with the experts of a route; name, residual: as above.  residual NO_TENSOR: one product a serving expert, side by
- * side; else the products of what lies side by side, weighed and added. */
+/* Products with the experts of a route; name, residual: as above.  residual NO_TENSOR: one product a serving expert,
+ * side by side; else the products of what lies side by side, weighed and added. */
 tensor_id b_experts(builder *b, tensor_id in, tensor_id route, int64_t n_out, const char *name, tensor_id residual);
 void b_rope(builder *b, tensor_id x, int heads);                          /* in place */
 tensor_id b_attention(builder *b, tensor_id q, tensor_id k, tensor_id v); /* stores K,V of the rows, then attends */
-tensor_id b_swiglu(builder *b, tensor_id gate, tensor_id up); /* over gate */
-tensor_id b_gather(builder *b, tensor_id in); /* rows whose scores are wanted */
+tensor_id b_swiglu(builder *b, tensor_id gate, tensor_id up);             /* over gate */
+tensor_id b_gather(builder *b, tensor_id in);                             /* rows whose scores are wanted */
 void b_score(builder *b, tensor_id in, tensor_id head);
 
 #endif

@@ -1,6 +1,6 @@
-/* dream.c - `general.architecture = dream` (Dream-7B, Dream-Coder, DiffuCoder): Qwen2's network, that is biases on queries,
- * keys and values and rotary positions on halves, with every row seeing every other.  It was trained from a model that
- * predicts the next token, and still does: row i-1 scores position i. */
+/* dream.c - `general.architecture = dream` (Dream-7B, Dream-Coder, DiffuCoder): Qwen2's network, that is biases on
+ * queries, keys and values and rotary positions on halves, with every row seeing every other.  It was trained from a
+ * model that predicts the next token, and still does: row i-1 scores position i. */
 #include "model/transformer.h"
 
 static llada_status build(model *m, llada_err *err)

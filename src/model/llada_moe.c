@@ -1,6 +1,6 @@
-/* llada_moe.c - `general.architecture = llada-moe` (LLaDA-MoE-7B-A1B): queries and keys normalised head by head, rotary
- * positions on halves, and a mixture of experts in place of the feed-forward part: the 8 of 64 that a softmax over all of
- * them finds most probable, weighed with just these probabilities. */
+/* llada_moe.c - `general.architecture = llada-moe` (LLaDA-MoE-7B-A1B): queries and keys normalised head by head,
+ * rotary positions on halves, and a mixture of experts in place of the feed-forward part: the 8 of 64 that a softmax
+ * over all of them finds most probable, weighed with just these probabilities. */
 #include "model/transformer.h"
 
 static tensor_id mixture(builder *b, tensor_id x)

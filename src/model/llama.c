@@ -1,5 +1,5 @@
-/* llama.c - `general.architecture = llama` (Llama-3 and its kind): the autoregressive reference that diffusion models are
- * compared with.  LLaDA's network, but a row sees nothing behind itself and scores the position after it. */
+/* llama.c - `general.architecture = llama` (Llama-3 and its kind): the autoregressive reference that diffusion models
+ * are compared with.  LLaDA's network, but a row sees nothing behind itself and scores the position after it. */
 #include <math.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ static llada_status read_factors(model *m, llada_err *err)
         float f;
         memcpy(&f, (const char *)t->data + (size_t)i * sizeof f, sizeof f);
         if (!isfinite(f) || !(f > 0))
-            return llada_fail(err, LLADA_BAD_MODEL, "value %d of tensor %s is %g, not a positive number", i, name, (double)f);
+            return llada_fail(err, LLADA_BAD_MODEL, "value %d of tensor %s is %g, not a positive number", i, name,
+                              (double)f);
     }
     m->g.rope_factors = t->data;
     return LLADA_OK;

@@ -25,8 +25,9 @@ static bool is(gguf_str s, const char *word) { return s.len == strlen(word) && m
 static const char *kind_of(gguf_str arch)
 {
     static const char *const diffusion[] = { "llada2", "rnd1" };
-    static const char *const causal[] = { "llama4", "qwen2",  "qwen2moe", "qwen3", "qwen3moe",  "mistral3", "gemma", "gemma2",
-                                          "gemma3", "phi2",   "phi3",     "falcon", "deepseek2", "gpt2",     "gptneox" };
+    static const char *const causal[] = { "llama4",   "qwen2",  "qwen2moe",  "qwen3",  "qwen3moe",
+                                          "mistral3", "gemma",  "gemma2",    "gemma3", "phi2",
+                                          "phi3",     "falcon", "deepseek2", "gpt2",   "gptneox" };
     for (size_t i = 0; i < sizeof diffusion / sizeof *diffusion; i++) {
         if (is(arch, diffusion[i])) return "a diffusion model that this version does not run";
     }
@@ -146,10 +147,10 @@ static llada_status check_weight(const gguf_tensor *t, int n, int64_t rows, int6
     char third[16] = "";
     if (n > 1) snprintf(third, sizeof third, " x %d", n);
     if (memcmp(t->dims, want, sizeof want) != 0)
-        return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s is %llu x %llu x %llu x %llu, but %lld x %lld%s is wanted",
-                          t->name, (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
-                          (unsigned long long)t->dims[2], (unsigned long long)t->dims[3], (long long)cols,
-                          (long long)rows, third);
+        return llada_fail(
+            err, LLADA_BAD_MODEL, "tensor %.64s is %llu x %llu x %llu x %llu, but %lld x %lld%s is wanted", t->name,
+            (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], (unsigned long long)t->dims[2],
+            (unsigned long long)t->dims[3], (long long)cols, (long long)rows, third);
     const quant_info *q = quant_get(t->type);
     if (!q || !q->decode)
         return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s is of type %u (%s), which can't be read yet", t->name,
@@ -158,8 +159,8 @@ static llada_status check_weight(const gguf_tensor *t, int n, int64_t rows, int6
     if (!quant_row_bytes(t->type, (uint64_t)cols, &row) || !size_mul(row, (size_t)rows, &all) ||
         !size_mul(all, (size_t)n, &all) || all != t->bytes)
         return llada_fail(err, LLADA_BAD_MODEL,
-                          "tensor %.64s has %zu bytes, but %d x %lld rows of %lld values as %s are %zu", t->name, t->bytes, n,
-                          (long long)rows, (long long)cols, q->name, all);
+                          "tensor %.64s has %zu bytes, but %d x %lld rows of %lld values as %s are %zu", t->name,
+                          t->bytes, n, (long long)rows, (long long)cols, q->name, all);
     return LLADA_OK;
 }
 

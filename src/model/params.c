@@ -8,7 +8,14 @@
 #include <string.h>
 
 /* Far above any published model, far below where products of two overflow an int64. */
-enum { MAX_LAYERS = 512, MAX_HEADS = 4096, MAX_EMBD = 1 << 17, MAX_FF = 1 << 20, MAX_CTX = 1 << 24, MAX_EXPERTS = 4096 };
+enum {
+    MAX_LAYERS = 512,
+    MAX_HEADS = 4096,
+    MAX_EMBD = 1 << 17,
+    MAX_FF = 1 << 20,
+    MAX_CTX = 1 << 24,
+    MAX_EXPERTS = 4096
+};
 
 typedef struct {
     char s[96];
@@ -104,8 +111,8 @@ static llada_status read_experts(model *m, llada_err *err)
         double n = 0;
         llada_status st = maybe_f64(m, "expert_count", &n, err);
         if (st == LLADA_OK && n != 0)
-            return llada_fail(err, LLADA_UNSUPPORTED, "%s.expert_count is %g, but %s models are run without experts", arch, n,
-                              arch);
+            return llada_fail(err, LLADA_UNSUPPORTED, "%s.expert_count is %g, but %s models are run without experts",
+                              arch, n, arch);
         return st;
     }
     llada_status st = read_int(m, "expert_count", MAX_EXPERTS, &m->n_expert, err);
@@ -118,10 +125,11 @@ static llada_status read_experts(model *m, llada_err *err)
     if (gguf_has(m->file, key_of(m, "expert_feed_forward_length").s))
         return read_int(m, "expert_feed_forward_length", MAX_FF, &m->n_ff, err);
     if (m->n_ff == 0 || m->n_ff % m->n_expert_used != 0)
-        return llada_fail(err, LLADA_BAD_MODEL,
-                          "%s.expert_feed_forward_length is missing, and %s.feed_forward_length, %d, is not one that %d "
-                          "experts share",
-                          arch, arch, m->n_ff, m->n_expert_used);
+        return llada_fail(
+            err, LLADA_BAD_MODEL,
+            "%s.expert_feed_forward_length is missing, and %s.feed_forward_length, %d, is not one that %d "
+            "experts share",
+            arch, arch, m->n_ff, m->n_expert_used);
     m->n_ff /= m->n_expert_used;
     return LLADA_OK;
 }
@@ -192,8 +200,8 @@ static llada_status read_eps(model *m, llada_err *err)
     return LLADA_OK;
 }
 
-/* What makes a model one of diffusion: every row sees every other, and a known row scores each position.  Other programs
- * take a missing diffusion.shift_logits for true; where that is wrong it is worth a word. */
+/* What makes a model one of diffusion: every row sees every other, and a known row scores each position.  Other
+ * programs take a missing diffusion.shift_logits for true; where that is wrong it is worth a word. */
 static llada_status read_direction(model *m, llada_err *err)
 {
     bool causal = m->arch->causal, shift = m->arch->shift_logits;
@@ -221,8 +229,8 @@ static llada_status read_direction(model *m, llada_err *err)
 
 llada_status model_read_params(model *m, llada_err *err)
 {
-    static llada_status (*const steps[])(model *, llada_err *) = { read_direction, read_sizes, read_experts, check_heads,
-                                                                   read_rope,      read_eps };
+    static llada_status (*const steps[])(model *, llada_err *) = { read_direction, read_sizes, read_experts,
+                                                                   check_heads,    read_rope,  read_eps };
     llada_status st = LLADA_OK;
     for (size_t i = 0; st == LLADA_OK && i < sizeof steps / sizeof *steps; i++) st = steps[i](m, err);
     return st;

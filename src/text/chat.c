@@ -34,7 +34,7 @@ struct chat_layout {
     const char *markers[3]; /* all of them stand in the template of a file of this layout; NULL ends */
     const char *unlike;     /* does not stand there; NULL: none */
     const char *system;     /* the template's own system message when the conversation has none; NULL: none */
-    const char *system_end; /* what the template adds to the system message that a conversation begins with; NULL: nothing */
+    const char *system_end; /* what the template adds to a system message at the beginning; NULL: nothing */
     const char *role[N_ROLES];
     part begin[MAX_PARTS], message[MAX_PARTS], answer[MAX_PARTS];
 };
@@ -61,9 +61,9 @@ struct chat_layout {
     .answer = { { PART_MARK, "<role>" }, { PART_TEXT, "ASSISTANT" }, { PART_MARK, "</role>" } }
 
 /* Sources: the chat templates published with LLaDA-8B-Instruct and Llama-3-8B-Instruct (the same words, another first
- * token; from 3.1 on a preamble of dates, which is not known here), Dream-v0-Instruct-7B and Qwen2.5 (ChatML; they differ
- * in the default system message), LLaDA-MoE-7B-A1B-Instruct and Ling 2.0 (which always has a system message that turns
- * thinking off).  The first row that fits a file is taken. */
+ * token; from 3.1 on a preamble of dates, which is not known here), Dream-v0-Instruct-7B and Qwen2.5 (ChatML; they
+ * differ in the default system message), LLaDA-MoE-7B-A1B-Instruct and Ling 2.0 (which always has a system message
+ * that turns thinking off).  The first row that fits a file is taken. */
 static const chat_layout layouts[] = {
     {
         .name = "llada",

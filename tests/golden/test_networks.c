@@ -1,6 +1,6 @@
 /* test_networks.c - the network of each architecture on a small file of random weights: scores of whole passes against
- * float64 numpy (tests/ref/network.py), and that a row's bits depend on nothing but what it sees: not on which rows share
- * the pass, in which order, on how many threads, nor (mixtures of experts) on whom else an expert serves. */
+ * float64 numpy (tests/ref/network.py), and that a row's bits depend on nothing but what it sees: not on which rows
+ * share the pass, in which order, on how many threads, nor (mixtures of experts) on whom else an expert serves. */
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -16,12 +16,13 @@
 #include "device/device.h"
 #include "model/model.h"
 
-#define DATA LLADA_SOURCE_DIR "/tests/golden/data/networks/networks.json"
+#define DATA     LLADA_SOURCE_DIR "/tests/golden/data/networks/networks.json"
 #define FIXTURES LLADA_SOURCE_DIR "/tests/fixtures/"
 
 enum { MAX_LEN = 40, SLOTS = MAX_LEN + 4, N_ARCHS = 4 };
 static const double TOLERANCE = 2e-4; /* scores have a deviation of 4; values in the file are rounded to 5e-6 */
-static const char *const files[N_ARCHS] = { "net-llada.gguf", "net-dream.gguf", "net-llada-moe.gguf", "net-llama.gguf" };
+static const char *const files[N_ARCHS] = { "net-llada.gguf", "net-dream.gguf", "net-llada-moe.gguf",
+                                            "net-llama.gguf" };
 
 typedef struct {
     model *m;
@@ -55,14 +56,19 @@ static device_ctx *open_ctx(const network *n, uint64_t cpu_mask, int threads)
 {
     device_ctx *c = NULL;
     llada_err err = { 0 };
-    const device_limits lim = { .max_rows = MAX_LEN, .max_want = MAX_LEN, .slots = SLOTS, .max_pos = MAX_LEN,
-                                .threads = threads,  .cpu_mask = cpu_mask };
+    const device_limits lim = { .max_rows = MAX_LEN,
+                                .max_want = MAX_LEN,
+                                .slots = SLOTS,
+                                .max_pos = MAX_LEN,
+                                .threads = threads,
+                                .cpu_mask = cpu_mask };
     if (device_cpu.open(&c, n->w, &lim, &err) != LLADA_OK) fail_msg("%s", err.text);
     return c;
 }
 
 /* Rows at pos[0..n) of a canvas of n_all tokens, position p in slot p; scores into out by position. */
-static void run_rows(const network *net, device_ctx *c, const int32_t *canvas, int n_all, const int32_t *pos, int n, float *out)
+static void run_rows(const network *net, device_ctx *c, const int32_t *canvas, int n_all, const int32_t *pos, int n,
+                     float *out)
 {
     int32_t count[SLOTS], token[MAX_LEN];
     uint8_t group[MAX_LEN] = { 0 };
@@ -71,11 +77,19 @@ static void run_rows(const network *net, device_ctx *c, const int32_t *canvas, i
     assert_non_null(scores);
     for (int i = 0; i < SLOTS; i++) count[i] = i;
     for (int i = 0; i < n; i++) token[i] = canvas[pos[i]];
-    const pass p = { .n = n,       .pos = pos,       .token = token, .slot = pos, .group = group, .cols = { { count, count, n_all } },
-                     .n_want = n,  .want = count,    .logits = scores };
+    const pass p = { .n = n,
+                     .pos = pos,
+                     .token = token,
+                     .slot = pos,
+                     .group = group,
+                     .cols = { { count, count, n_all } },
+                     .n_want = n,
+                     .want = count,
+                     .logits = scores };
     if (device_cpu.run(c, &p, &err) != LLADA_OK) fail_msg("%s", err.text);
     for (int i = 0; i < n; i++)
-        memcpy(out + (size_t)pos[i] * (size_t)net->vocab, scores + (size_t)i * (size_t)net->vocab, (size_t)net->vocab * sizeof *out);
+        memcpy(out + (size_t)pos[i] * (size_t)net->vocab, scores + (size_t)i * (size_t)net->vocab,
+               (size_t)net->vocab * sizeof *out);
     free(scores);
 }
 
@@ -107,7 +121,8 @@ static void check_rows(const network *net, uint64_t cpu_mask, const json_t *entr
     int n = (int)json_array_size(json_object_get(entry, "ids")), checked = 0;
     const char *key;
     json_t *row, *v;
-    for (int i = 0; i < n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(json_object_get(entry, "ids"), (size_t)i));
+    for (int i = 0; i < n; i++)
+        ids[i] = (int32_t)json_integer_value(json_array_get(json_object_get(entry, "ids"), (size_t)i));
     device_ctx *c = open_ctx(net, cpu_mask, 2);
     float *out = new_scores(net);
     run_all(net, c, ids, n, out);
@@ -196,8 +211,8 @@ static void rows_are_independent(void **state)
     }
 }
 
-/* What stands behind a row of an autoregressive network does not exist for it: passes token by token, passes over pieces,
- * one pass, and one with other tokens behind all give the same bits. */
+/* What stands behind a row of an autoregressive network does not exist for it: passes token by token, passes over
+ * pieces, one pass, and one with other tokens behind all give the same bits. */
 static void causal_rows_see_no_future(void **state)
 {
     network net = open_network("net-llama.gguf");
@@ -243,9 +258,16 @@ static void look_behind(const network *net, device_ctx *c, const int32_t *canvas
     const uint8_t group[] = { 0, !named };
     llada_err err = { 0 };
     cols[1][i] = MAX_LEN;
-    const pass p = { .n = 2, .pos = pos, .token = token, .slot = slot, .group = group, .instead = named ? instead : NULL,
-                     .cols = { { cols[0], all_pos, MAX_LEN }, { cols[1], all_pos, named ? 0 : MAX_LEN } }, .n_want = 2,
-                     .want = want, .logits = out };
+    const pass p = { .n = 2,
+                     .pos = pos,
+                     .token = token,
+                     .slot = slot,
+                     .group = group,
+                     .instead = named ? instead : NULL,
+                     .cols = { { cols[0], all_pos, MAX_LEN }, { cols[1], all_pos, named ? 0 : MAX_LEN } },
+                     .n_want = 2,
+                     .want = want,
+                     .logits = out };
     if (device_cpu.run(c, &p, &err) != LLADA_OK) fail_msg("%s", err.text);
 }
 
@@ -287,7 +309,12 @@ static void wrong_stand_ins_are_refused(void **state)
     const uint8_t group[] = { 0, 0 };
     for (int i = 0; i < 3; i++) {
         const int32_t instead[] = { -1, wrong[i] };
-        const pass p = { .n = 2, .pos = pos, .token = token, .slot = pos, .group = group, .instead = instead,
+        const pass p = { .n = 2,
+                         .pos = pos,
+                         .token = token,
+                         .slot = pos,
+                         .group = group,
+                         .instead = instead,
                          .cols = { { pos, pos, 2 } } };
         llada_err err = { 0 };
         assert_int_equal(device_cpu.run(c, &p, &err), LLADA_BAD_ARG);
@@ -300,8 +327,8 @@ static void wrong_stand_ins_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_of_whole_passes),    cmocka_unit_test(rows_are_independent),
-        cmocka_unit_test(causal_rows_see_no_future), cmocka_unit_test(rows_stand_in),
+        cmocka_unit_test(scores_of_whole_passes),      cmocka_unit_test(rows_are_independent),
+        cmocka_unit_test(causal_rows_see_no_future),   cmocka_unit_test(rows_stand_in),
         cmocka_unit_test(wrong_stand_ins_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

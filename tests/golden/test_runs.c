@@ -13,7 +13,7 @@
 
 #include "llada.h"
 
-#define DATA LLADA_SOURCE_DIR "/tests/golden/data/networks/"
+#define DATA     LLADA_SOURCE_DIR "/tests/golden/data/networks/"
 #define FIXTURES LLADA_SOURCE_DIR "/tests/fixtures/"
 
 enum { MAX_GEN = 64, MAX_PROMPT = 16 };
@@ -22,9 +22,9 @@ enum { MAX_GEN = 64, MAX_PROMPT = 16 };
 typedef struct {
     const json_t *passes; /* as they should be */
     const char *where;
-    size_t pass;          /* so far */
-    size_t filled;        /* in this pass */
-    int settled;          /* SETTLE events before the text ended */
+    size_t pass;   /* so far */
+    size_t filled; /* in this pass */
+    int settled;   /* SETTLE events before the text ended */
     bool tail;
 } follower;
 
@@ -118,7 +118,8 @@ static void check_run(const llada_model *m, const llada_recipe *base, const json
     q.seed = (uint64_t)json_integer_value(json_object_get(run, "seed"));
     q.on_event = follow;
     q.user = &f;
-    if (llada_session_open(&s, m, &r, &so, &err) || llada_generate(s, &q, &res, &err)) fail_msg("%s: %s", where, err.text);
+    if (llada_session_open(&s, m, &r, &so, &err) || llada_generate(s, &q, &res, &err))
+        fail_msg("%s: %s", where, err.text);
     end_pass(&f);
     assert_int_equal(f.pass, json_array_size(f.passes));
     assert_int_equal(res.passes, f.pass);

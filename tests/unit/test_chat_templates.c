@@ -1,5 +1,5 @@
-/* test_chat_templates.c - chat layouts against published templates as jinja2 renders them (tests/ref/chat.py): a file with
- * such a template is given the right layout, and its conversations become the ids of the rendered text. */
+/* test_chat_templates.c - chat layouts against published templates as jinja2 renders them (tests/ref/chat.py): a file
+ * with such a template is given the right layout, and its conversations become the ids of the rendered text. */
 #include "text_util.h"
 
 #include <jansson.h>
@@ -21,7 +21,8 @@ static tiny_gguf *file_of(const json_t *model)
         snprintf(spelling[i], sizeof spelling[i], "%.*s", (int)p[0], (const char *)p + 8);
         p += 8 + p[0];
         size_t special = (size_t)(i - TINY_BOS);
-        list[i] = i < TINY_BOS ? spelling[i] : json_string_value(json_array_get(json_object_get(model, "specials"), special));
+        list[i] =
+            i < TINY_BOS ? spelling[i] : json_string_value(json_array_get(json_object_get(model, "specials"), special));
     }
     tiny_set_strs(t, "tokenizer.ggml.tokens", list, TINY_VOCAB);
     tiny_set_str(t, "tokenizer.chat_template", json_string_value(json_object_get(model, "template")));
@@ -43,10 +44,12 @@ static void check_case(const opened *o, const chat_layout *c, const json_t *one,
     }
     int32_t *want = ids_of(o->t, text, strlen(text), true, &n_want), *ids = malloc((n_want + 64) * sizeof *ids);
     assert_non_null(ids);
-    if (chat_encode(c, o->t, msgs, json_array_size(list), ids, n_want + 64, &n, &err)) fail_msg("%s: %s", model, err.text);
+    if (chat_encode(c, o->t, msgs, json_array_size(list), ids, n_want + 64, &n, &err))
+        fail_msg("%s: %s", model, err.text);
     size_t len;
     char *got = text_of(o->t, ids, n < n_want + 64 ? n : n_want + 64, true, &len);
-    if (len != strlen(text) || memcmp(got, text, len) != 0) fail_msg("%s: \"%.*s\" is not \"%s\"", model, (int)len, got, text);
+    if (len != strlen(text) || memcmp(got, text, len) != 0)
+        fail_msg("%s: \"%.*s\" is not \"%s\"", model, (int)len, got, text);
     assert_int_equal(n, n_want);
     assert_memory_equal(ids, want, n * sizeof *ids);
     free(got);
@@ -91,7 +94,8 @@ static void another_template(void **state)
     if (!all) fail_msg("%s: %s", DATA, e.text);
     tiny_gguf *t = file_of(json_array_get(all, 1));
     tiny_set_str(t, "tokenizer.chat_template",
-                 "{{ bos_token }}<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n<|eot_id|>");
+                 "{{ bos_token }}<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December "
+                 "2023\n<|eot_id|>");
     const chat_layout *c = NULL;
     opened o;
     if (text_open(&o, t) || chat_choose(&c, o.g, o.t, NULL, &o.err)) fail_msg("%s", o.err.text);

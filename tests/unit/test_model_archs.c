@@ -259,7 +259,9 @@ static void rotation_factors(void **state)
 /* Every number in a mixture's header set to every dangerous value: opened, or refused with a sentence. */
 static void any_number_may_be_wrong(void **state)
 {
-    static const uint64_t values[] = { 0, 1, 0x7fffffff, 0x80000000u, 0xffffffffu, (1ull << 42) + 1, 1ull << 63, ~0ull };
+    static const uint64_t values[] = {
+        0, 1, 0x7fffffff, 0x80000000u, 0xffffffffu, (1ull << 42) + 1, 1ull << 63, ~0ull
+    };
     tiny_gguf *t = good(MOE);
     tiny_file f = tiny_bytes(t);
     int opened = 0;

@@ -1,5 +1,5 @@
-/* test_models_run.c - sessions on models of each architecture: the model's own recipe, what is refused and in which words,
- * how an autoregressive run streams and ends, likelihoods from the scores that define them. */
+/* test_models_run.c - sessions on models of each architecture: the model's own recipe, what is refused and in which
+ * words, how an autoregressive run streams and ends, likelihoods from the scores that define them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,8 @@ static llada_model *open_model(const char *file)
 }
 
 /* set: key, value, ..., NULL */
-static llada_status open_session(llada_session **s, const llada_model *m, const char *recipe, const char *const *set, llada_err *err)
+static llada_status open_session(llada_session **s, const llada_model *m, const char *recipe, const char *const *set,
+                                 llada_err *err)
 {
     llada_recipe r;
     llada_session_opts so;
@@ -91,7 +92,10 @@ static void combinations(void **state)
         const char *file, *recipe, *set[6];
         const char *says; /* NULL: opens */
     } rows[] = {
-        { "net-llama.gguf", "llada", { NULL }, "llama models are autoregressive: they write one token after the other (recipe ar)" },
+        { "net-llama.gguf",
+          "llada",
+          { NULL },
+          "llama models are autoregressive: they write one token after the other (recipe ar)" },
         { "net-llama.gguf", "dual", { NULL }, "can't be decoded with recipe dual" },
         { "net-llama.gguf", "dream", { NULL }, "can't be decoded with recipe dream" },
         { "net-llama.gguf", "ar", { NULL }, NULL },
@@ -281,8 +285,8 @@ static double log_p(const float *row, int n, int id)
     return row[id] - log(sum);
 }
 
-/* One answer token, one masking: the score of its position, wherever that stands; autoregressive: each token after those
- * before it. */
+/* One answer token, one masking: the score of its position, wherever that stands; autoregressive: each token after
+ * those before it. */
 static void likelihoods(void **state)
 {
     for (size_t i = 0; i < COUNT(models); i++) {
@@ -299,7 +303,8 @@ static void likelihoods(void **state)
         double got, want = 0;
         assert_non_null(x);
         if (!models[i].causal) all[3] = info.mask_id;
-        if (open_session(&s, m, models[i].recipe, NULL, &err) || llada_logits(s, all, 3 + n, x, &err)) fail_msg("%s", err.text);
+        if (open_session(&s, m, models[i].recipe, NULL, &err) || llada_logits(s, all, 3 + n, x, &err))
+            fail_msg("%s", err.text);
         for (int k = 0; k < n; k++) want += log_p(x + (size_t)(3 + k - models[i].shift) * row, info.n_vocab, answer[k]);
         if (llada_likelihood(s, prompt, 3, answer, n, 1, 0, 1, &got, &err)) fail_msg("%s", err.text);
         if (fabs(got - want) > 1e-6) fail_msg("%s: %g, not %g", models[i].arch, got, want);

@@ -37,7 +37,8 @@ static int distribution(entry *e, const float *x, const score_how *how)
     }
     for (int i = 0; i < n; i++) sum += e[i].p;
     qsort(e, (size_t)n, sizeof *e, by_score);
-    while (kept < n && mass < how->top_p * sum * (1 - 1e-12) && (how->top_k == 0 || kept < how->top_k)) mass += e[kept++].p;
+    while (kept < n && mass < how->top_p * sum * (1 - 1e-12) && (how->top_k == 0 || kept < how->top_k))
+        mass += e[kept++].p;
     for (int i = 0; i < kept; i++) e[i].p /= mass;
     return kept;
 }
@@ -56,7 +57,7 @@ static double definition(score_rank rank, const entry *e, int n, int token)
 static const struct {
     double temp, top_p;
     int top_k;
-} hows[] = { { 0, 1, 0 },      { 0, 0.5, 0 },   { 0, 1, 7 },      { 0.3, 1, 0 },     { 1.7, 0.9, 0 }, { 0.8, 1, 5 },
+} hows[] = { { 0, 1, 0 },       { 0, 0.5, 0 },  { 0, 1, 7 },     { 0.3, 1, 0 },     { 1.7, 0.9, 0 }, { 0.8, 1, 5 },
              { 0.8, 0.95, 20 }, { 2, 1e-9, 0 }, { 0, 0.999, 1 }, { 1, 1, N + 100 }, { 0, 0, 0 } };
 
 static void measures(void **state)
@@ -72,8 +73,13 @@ static void measures(void **state)
         for (int i = 0; i < N; i++) x[i] = (float)(8 * rng_unit(&r) - 4);
         if (t % 5 == 0) x[30] = x[31] = 5; /* two that are best */
         for (int rank = RANK_P; rank <= RANK_ENTROPY; rank++) {
-            const score_how how = { .ban = ban, .n_ban = 4, .n_vocab = VOCAB, .temp = hows[h].temp, .top_p = hows[h].top_p,
-                                    .top_k = hows[h].top_k, .rank = rank };
+            const score_how how = { .ban = ban,
+                                    .n_ban = 4,
+                                    .n_vocab = VOCAB,
+                                    .temp = hows[h].temp,
+                                    .top_p = hows[h].top_p,
+                                    .top_k = hows[h].top_k,
+                                    .rank = rank };
             const score_ask ask = { .seed = (uint64_t)t };
             score_row(&s, x, N, &how, &ask);
             int n = distribution(e, x, &how);
@@ -81,7 +87,11 @@ static void measures(void **state)
             double want = definition(rank, e, n, s.token);
             if (s.bad || !(fabs(s.rank - want) < 1e-9))
                 fail_msg("row %d, how %zu, measure %d: %.12g, not %.12g", t, h, rank, s.rank, want);
-            const score_how plain = { .ban = ban, .n_ban = 4, .n_vocab = VOCAB, .temp = hows[h].temp, .top_p = hows[h].top_p,
+            const score_how plain = { .ban = ban,
+                                      .n_ban = 4,
+                                      .n_vocab = VOCAB,
+                                      .temp = hows[h].temp,
+                                      .top_p = hows[h].top_p,
                                       .top_k = hows[h].top_k };
             score same;
             score_row(&same, x, N, &plain, &ask); /* asking changes nothing else */

@@ -1,5 +1,6 @@
-/* test_shift.c - models whose row i-1 scores position i: every recipe takes the same decisions as on a model whose row i
- * does, when positions are scored alike; passes keep the device's contract; a look behind a token sees a mask there. */
+/* test_shift.c - models whose row i-1 scores position i: every recipe takes the same decisions as on a model whose row
+ * i does, when positions are scored alike; passes keep the device's contract; a look behind a token sees a mask there.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,8 @@ typedef struct {
     bool shift;
 } by_position;
 
-/* Scores of the position that the row stands for: mostly sure, of another mind in some passes, and when looked behind. */
+/* Scores of the position that the row stands for: mostly sure, of another mind in some passes, and when looked behind.
+ * */
 static void script(void *user, int pass_no, int pos, bool alone, float *logits)
 {
     const by_position *s = user;
@@ -136,8 +138,9 @@ static void same_decisions(void **state)
             run(&wb, true, i, seed, N_PROMPT, &b, cb, &rb);
             for (int k = 0; k < a.n && k < b.n; k++)
                 if (memcmp(&a.e[k], &b.e[k], offsetof(seen, conf)) != 0 || a.e[k].conf != b.e[k].conf)
-                    fail_msg("recipe %zu (%s), seed %d: event %d is %d at %d (%d), not %d at %d (%d)", i, recipes[i].name,
-                             (int)seed, k, b.e[k].kind, b.e[k].pos, b.e[k].token, a.e[k].kind, a.e[k].pos, a.e[k].token);
+                    fail_msg("recipe %zu (%s), seed %d: event %d is %d at %d (%d), not %d at %d (%d)", i,
+                             recipes[i].name, (int)seed, k, b.e[k].kind, b.e[k].pos, b.e[k].token, a.e[k].kind,
+                             a.e[k].pos, a.e[k].token);
             assert_int_equal(a.n, b.n);
             assert_memory_equal(ca, cb, sizeof ca);
             assert_int_equal(ra.passes, rb.passes);
