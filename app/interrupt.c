@@ -20,6 +20,14 @@ static void on_signal(int sig)
     llada_cancel(running);
 }
 
+/* A mapped model file that was cut short on disk: there is nothing to go on with, but a sentence. */
+static void on_lost_file(int sig)
+{
+    static const char said[] = "llada: the model's file was cut short while it was in use\n";
+    if (write(STDERR_FILENO, said, sizeof said - 1) < 0) _exit(2);
+    _exit(1);
+}
+
 static void signal_set(sigset_t *set)
 {
     sigemptyset(set);
@@ -33,6 +41,8 @@ void interrupt_install(void)
     signal_set(&sa.sa_mask);
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
+    struct sigaction lost = {.sa_handler = on_lost_file};
+    sigaction(SIGBUS, &lost, NULL);
     struct sigaction ignore = {.sa_handler = SIG_IGN}; /* a closed pipe is a failed write, with a sentence */
     sigaction(SIGPIPE, &ignore, NULL);
 }

@@ -1,5 +1,7 @@
 /* answer.c - the smallest program that uses the library: asks one question and prints the answer.
- *     cc answer.c $(pkg-config --cflags --libs llada) && ./a.out "What is 4*9+57?" [model.gguf] */
+ *     cc answer.c $(pkg-config --cflags --libs llada) && ./a.out "What is 4*9+57?" [model.gguf]
+ * After an installation outside the system's folders: PKG_CONFIG_PATH=PREFIX/lib/.../pkgconfig for the first, and
+ * LD_LIBRARY_PATH=PREFIX/lib/... (or ldconfig) for the second. */
 #include <llada.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +36,7 @@ int main(int argc, char **argv)
 
     llada_session_opts opts;
     llada_session_opts_defaults(&opts);
-    llada_recipe_defaults(&recipe);
+    llada_recipe_for(&recipe, model); /* the model's own default */
     if (llada_session_open(&session, model, &recipe, &opts, &err)) die(err.text);
 
     llada_request_defaults(&ask);

@@ -100,6 +100,7 @@ static void start_workers(pool *p, int want)
         return;
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* raised by the thread itself, where a mapped file was cut short */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; i < want; i++) {
         p->workers[i].p = p;

@@ -45,6 +45,7 @@ llada_status task_open(task **out, llada_err *err)
     pthread_cond_init(&t->idle, NULL);
     sigset_t all, old; /* signals belong to the program's own threads */
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* raised by the thread itself, where a mapped file was cut short */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int made = pthread_create(&t->thread, NULL, worker, t);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
