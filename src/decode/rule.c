@@ -59,19 +59,26 @@ static int pick_threshold(const picking *p, double threshold)
     return take_first(p, k);
 }
 
+/* Once the order is known the values have done their work, and may become marks: those over 0 are taken. */
+static int take_marked(const picking *p)
+{
+    int k = 0;
+    for (int i = 0; i < p->n; i++)
+        if (p->value[p->order[i]] > 0) p->pick[k++] = p->order[i];
+    return k;
+}
+
 /* Text depends mostly on what stands before it: behind a mask that stays a mask, `ahead` is asked for. */
 static int pick_ahead(const picking *p, double threshold)
 {
-    int k = 0;
     bool gap = false;
     for (int i = 0; i < p->n; i++) { /* in order of position */
         double need = gap && p->r->ahead > threshold ? p->r->ahead : threshold;
-        if (p->value[i] >= need)
-            p->pick[k++] = i;
-        else
-            gap = true;
+        bool taken = p->value[i] >= need;
+        p->value[i] = taken;
+        gap |= !taken;
     }
-    return k;
+    return take_marked(p);
 }
 
 /* Largest n with (n + 1)(1 - c_n) < factor, c falling, without a gap. */
@@ -132,11 +139,9 @@ static int pick_klass(const picking *p, double threshold, rule_memory *const *me
     return k;
 }
 
-/* Each run of neighbouring masks commits all its members over `high`, or its best one if that is over `low`.  The values
- * have done their work once the order is known: they become marks. */
+/* Each run of neighbouring masks commits all its members over `high`, or its best one if that is over `low`. */
 static int pick_hierarchical(const picking *p)
 {
-    int k = 0;
     for (int a = 0, b; a < p->n; a = b) {
         int best = a, over = 0;
         for (b = a; b < p->n && (b == a || p->c[b].pos == p->c[b - 1].pos + 1); b++) {
@@ -147,9 +152,7 @@ static int pick_hierarchical(const picking *p)
         }
         if (!over && p->c[best].key >= p->r->low) p->value[best] = 1;
     }
-    for (int i = 0; i < p->n; i++)
-        if (p->value[p->order[i]] > 0) p->pick[k++] = p->order[i];
-    return k;
+    return take_marked(p);
 }
 
 /* The average of the confidences a token had in the passes so far is credited to its score: p e^a / (p e^a + 1 - p). */

@@ -188,6 +188,14 @@ def _pick(cands, s, threshold, quota, memory):
     order = falling(cands, value)
     if rule == "quota":
         taken = order[:quota]
+    elif rule in ("threshold", "credit") and s["ahead"] > 0:
+        chosen, gap = set(), False
+        for c in cands:
+            if over(value[c], max(threshold, s["ahead"]) if gap else threshold, c.p):
+                chosen.add(c)
+            else:
+                gap = True
+        taken = [c for c in order if c in chosen]
     elif rule == "threshold" or rule == "credit":
         taken = [c for c in order if over(value[c], threshold, c.p)]
     elif rule == "margin":
@@ -621,13 +629,16 @@ BASE = dict(gen=32, block=16, steps=0, cache="dual", rule="threshold", tau=0.9, 
             kappa=0.01, low=0.6, high=0.9, credit=0.7, remasking="low_confidence", temp=0.0, cfg=0.0, ban_eos=False,
             ban_eos_conf=False, fresh_eos=False, early=True, mbsd="off", trigger=8, look=32, bucket=32, tau_draft=0.99,
             verify=True, dppr=False, vis=0.9, stable=0.999, remask=0.9, n_stable=2, rev=16, rmax=3, lag=1, refresh="block",
-            refresh_n=16, vicinity=0, launch="pass", calm=False, edit=0.0, trust=2.0)
+            refresh_n=16, vicinity=0, launch="pass", calm=False, edit=0.0, trust=2.0,
+            ahead=0.0)
 REV = dict(mbsd="show", dppr=True)
 RECIPES = {
     "margin": dict(rule="margin"),
     "klass": dict(rule="klass", tau=0.6, kappa=0.05),
     "hierarchical": dict(rule="hierarchical", low=0.5),
     "hierarchical-none": dict(rule="hierarchical", low=0.7, high=0.95, cache="none", block=20),
+    "ahead": dict(tau=0.7, ahead=0.99),
+    "ahead-window": dict(REV, lag=2, launch="boundary", calm=True, vis=0.8, ahead=0.99, edit=0.4, trust=0.98, block=8),
     "credit": dict(rule="credit", credit=0.6, tau=0.95),
     "temp": dict(rule="quota", steps=16, temp=0.7),
     "temp-window": dict(REV, temp=1.0),

@@ -18,7 +18,7 @@ typedef struct {
     llada_rule rule;
     int quota;
     double bound; /* tau, factor, gamma, margin, or `high` with low */
-    double low;
+    double low;   /* or `ahead` */
     int n;
     double key[MAX];
     int pos[MAX];     /* all 0: neighbours */
@@ -34,6 +34,7 @@ static llada_recipe recipe_of(const rule_case *c)
     r.rule = c->rule;
     r.tau = r.factor = r.gamma = r.margin = r.high = c->bound;
     r.low = c->low;
+    if (c->rule == LLADA_RULE_THRESHOLD) r.ahead = c->low;
     return r;
 }
 
@@ -78,6 +79,12 @@ static const rule_case cases[] = {
     {"threshold NaN: one", LLADA_RULE_THRESHOLD, 0, NAN, 0, 3, {.5, 1, 1}, {0}, {0}, 0, "1"},
     {"threshold: NaN keys don't hide others", LLADA_RULE_THRESHOLD, 0, .5, 0, 4, {NAN, .6, NAN, .7}, {0}, {0}, 0, "31"},
     {"threshold: one NaN", LLADA_RULE_THRESHOLD, 0, .5, 0, 1, {NAN}, {0}, {0}, 0, "0"},
+    {"ahead: in front of the gap as usual", LLADA_RULE_THRESHOLD, 0, .8, .95, 5, {.85, .9, .5, .9, .99}, {0}, {0}, 0, "410"},
+    {"ahead: no gap", LLADA_RULE_THRESHOLD, 0, .8, .95, 3, {.85, .9, .8}, {0}, {0}, 0, "102"},
+    {"ahead: a refused one is a gap too", LLADA_RULE_THRESHOLD, 0, .8, .95, 4, {.5, .94, .95, .99}, {0}, {0}, 0, "32"},
+    {"ahead below tau asks no less", LLADA_RULE_THRESHOLD, 0, .8, .1, 3, {.5, .7, .9}, {0}, {0}, 0, "2"},
+    {"ahead: nothing is enough", LLADA_RULE_THRESHOLD, 0, .8, .95, 3, {.5, .9, .9}, {0}, {0}, 0, "1"},
+    {"ahead NaN", LLADA_RULE_THRESHOLD, 0, .8, NAN, 3, {.5, .9, .9}, {0}, {0}, 0, "12"},
     {"threshold: one", LLADA_RULE_THRESHOLD, 0, .5, 0, 1, {.1}, {0}, {0}, 0, "0"},
 
     /* (n + 1)(1 - c_n) < f: for .9 2*.1 = .2, .8 3*.2 = .6, .75 4*.25 = 1 */
