@@ -56,7 +56,7 @@ json_t *reply_usage(const job *j)
     json_object_set_new(ours, "revisions", json_integer(r->edits + r->remasks));
     json_object_set_new(ours, "drafts", json_integer(r->drafts));
     json_object_set_new(ours, "draft_ok", json_integer(r->draft_ok));
-    json_object_set_new(ours, "tokens_per_pass", json_real(r->passes ? (double)n / r->passes : 0));
+    json_object_set_new(ours, "tokens_per_pass", json_real(r->tokens_per_pass));
     json_object_set_new(ours, "seconds", json_real(r->seconds));
     json_object_set_new(ours, "first_text_seconds", json_real(j->first_text));
     json_object_set_new(ours, "first_block_seconds", json_real(j->first_block));
