@@ -12,6 +12,7 @@
 #define TESTS_FAKE_DEVICE_H
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -57,7 +58,7 @@ struct device_weights {
     int bad;             /* of 4096 rows, how many get NaN or infinity */
     bool causal;         /* a row sees nothing behind its position */
     int noise;           /* 0..5: how much what a row sees counts against what its position likes */
-    int passes, jobs;    /* runs; of these with two groups */
+    atomic_int passes, jobs; /* runs; of these with two groups; a revision worker counts beside the main thread */
     char wrong[160];     /* the first breach of the contract, or "" */
 };
 
