@@ -92,7 +92,7 @@ static void errors_name_flag_and_text(void **state)
 
 static void values_arrive(void **state)
 {
-    const char *const args[] = {"-m", "a.gguf", "--threads=3", "-p", "--odd", "-s", "9007199254740993", "--json", "-n",
+    const char *const args[MOST_ARGS] = {"-m", "a.gguf", "--threads=3", "-p", "--odd", "-s", "9007199254740993", "--json", "-n",
                                 "64", "--kv", NULL};
     const char *const with_value[] = {"--kv", "f16", "--cpu-mask", "none", "-q", NULL};
     options o;
@@ -210,7 +210,7 @@ static void every_key_is_a_flag(void **state)
             snprintf(flag, sizeof flag, "--%s", keys[i].key);
             for (char *c = flag; dashes && *c; c++)
                 if (*c == '_') *c = '-';
-            const char *args[] = {flag, value, NULL};
+            const char *args[MOST_ARGS] = {flag, value, NULL};
             if (parse(&o, "eval", args, NULL, err, sizeof err)) print_error("%s\n", err);
             assert_string_equal(err, "");
             opt_free(&o);
@@ -242,7 +242,7 @@ static void settings_files(void **state)
         assert_non_null(f);
         fputs(files[i].json, f);
         fclose(f);
-        const char *args[] = {"--settings", path, NULL};
+        const char *args[MOST_ARGS] = {"--settings", path, NULL};
         options o;
         llada_recipe r;
         char err[512];
@@ -284,7 +284,7 @@ static void distances(void **state)
 
 static void help_wins_over_errors(void **state)
 {
-    const char *const args[] = {"--steps", "x", "--help", NULL};
+    const char *const args[MOST_ARGS] = {"--steps", "x", "--help", NULL};
     options o;
     char err[512];
     assert_int_equal(parse(&o, "run", args, NULL, err, sizeof err), OPT_OK);
