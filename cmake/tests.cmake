@@ -8,11 +8,12 @@ if(CMAKE_CROSSCOMPILING OR LLADA_SANITIZE)
   set(TEST_TIMEOUT 1500) # an emulator or a sanitizer: up to 20 times slower
 endif()
 
-# gcc 12.2 for aarch64 fails on some sums of doubles ("internal compiler error: in vect_transform_reduction").
+# gcc 12.2 for aarch64 fails on some sums of doubles ("internal compiler error: in vect_transform_reduction"); without
+# the vectoriser it unrolls loops past the end of small arrays and warns about what it wrote itself.
 set(TEST_FLAGS "")
 if(CMAKE_C_COMPILER_ID STREQUAL GNU AND CMAKE_C_COMPILER_VERSION VERSION_LESS 12.3 AND
    CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  set(TEST_FLAGS -fno-tree-vectorize)
+  set(TEST_FLAGS -fno-tree-vectorize -Wno-array-bounds)
 endif()
 
 # name source...: one program.
