@@ -413,15 +413,17 @@ static void test_hold(void **state)
 /* A draft that every look finds likely, but not likely enough, must not keep the end waiting for ever: it goes. */
 static void test_undecided_draft(void **state)
 {
-    const said rules[] = {AT(0, WORD, .2), MASK(3, WORD, .999), LOOK(3, WORD, .8), END};
+    const said likely[] = {MASK(0, WORD, .2), MASK(2, WORD, .999), MASK(3, WORD, .999), LOOK(3, WORD, .8), END};
+    const said other[] = {MASK(0, WORD, .2), MASK(2, WORD, .999), MASK(3, WORD, .999), LOOK(3, OTHER, .4), END};
     stage st;
-    run(&st, "llada-v1", "block=2 refresh=never rmax=2", rules, 0, 4);
-    must_say(&st, "X3 ");
+    run(&st, "llada-v1", "block=2 refresh=never rmax=2", likely, 0, 4);
+    must_say(&st, "D2=7 D3=7 (2) B0 B1 (3) (4) "); /* no mask is left, so no pass judges it */
+    must_say(&st, "(5) X3 S0=7 S2=7 [6:3] ");
     must_say(&st, "C3=7 ");
     assert_int_equal(st.res.n_tokens, 4);
     decoder_close(&st.d);
-    const said other[] = {AT(0, WORD, .2), MASK(3, WORD, .999), LOOK(3, OTHER, .4), END};
     run(&st, "llada-v1", "block=2 refresh=never rmax=2 remask=0", other, 0, 4);
+    must_say(&st, "X3 ");
     assert_int_equal(st.res.n_tokens, 4);
     decoder_close(&st.d);
 }
@@ -469,14 +471,21 @@ static void test_lag(void **state)
         run(&st, "llada-v1", text, slow, 0, 4);
         assert_string_equal(st.log, "[1:all] C0=7 C1=7 [2:0,1,2,3] C3=7 (2) S0=7 S1=7 [3:2,3] C2=7 (3) S3=7 B0 (4) S2=7 T .");
         decoder_close(&st.d);
-        /* a draft that is dropped, and written anew as another token, while a job looks at it */
-        const said dropped[] = {MASK(0, WORD, .3), MASK(1, WORD, .2), {2, OTHER, .999, 1, 3, -1}, LOOK(2, WORD, .95), END};
-        snprintf(text, sizeof text, "block=2 vis=0.9 stable=0.9 n_stable=1 lag=3 refresh=never trigger=0 exec=%s", exec[e]);
-        run(&st, "llada-v1", text, dropped, 0, 4);
-        must_say(&st, "D2=8 ");
-        must_not_say(&st, "E2");
-        decoder_close(&st.d);
     }
+}
+
+/* A draft that is dropped, and written anew as another token, while a job looks at it: what the job found is of no use. */
+static void test_stale(void **state)
+{
+    const said rules[] = {MASK(0, WORD, .3), MASK(1, WORD, .2),     {2, OTHER, .999, 1, 3, -1},
+                          MASK(3, WORD, .1), {2, 9, .95, 1, 5, 1}, END};
+    stage st;
+    run(&st, "llada-v1", "block=2 vis=0.9 stable=0.9 n_stable=1 lag=3 refresh=never exec=serial", rules, 0, 4);
+    must_say(&st, "D2=8 ");
+    must_say(&st, "X2 ");
+    must_say(&st, "C2=7 ");
+    must_not_say(&st, "E2");
+    decoder_close(&st.d);
 }
 
 /* Reading the weights: a job that rides in a dense pass or runs beside one costs no sweep of its own. */
@@ -584,7 +593,8 @@ int main(void)
         cmocka_unit_test(test_mask_wins), cmocka_unit_test(test_flat),           cmocka_unit_test(test_cold),
         cmocka_unit_test(test_numeric),   cmocka_unit_test(test_bans),           cmocka_unit_test(test_fresh_eos),
         cmocka_unit_test(test_drafts),    cmocka_unit_test(test_hold),           cmocka_unit_test(test_undecided_draft),
-        cmocka_unit_test(test_merges),    cmocka_unit_test(test_lag),            cmocka_unit_test(test_sweeps),
+        cmocka_unit_test(test_merges),    cmocka_unit_test(test_lag),            cmocka_unit_test(test_stale),
+        cmocka_unit_test(test_sweeps),
         cmocka_unit_test(test_large_job), cmocka_unit_test(test_rows),           cmocka_unit_test(test_guided_passes),
         cmocka_unit_test(test_holes),
     };
