@@ -1,6 +1,6 @@
-/* test_async.c - revision beside the dense passes, with a device that dawdles: both paths sleep at random before and after
- * each pass, so that the worker is now early, now late.  The trace must be that of fused execution every time.  A few
- * runs; the argument is another number of them (100 under a thread sanitizer). */
+/* test_async.c - revision beside the dense passes, with a device that dawdles: both paths sleep at random before and
+ * after each pass, so that the worker is now early, now late.  The trace must be that of fused execution every time.  A
+ * few runs; the argument is another number of them (100 under a thread sanitizer). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -168,7 +168,8 @@ static void test_delays(void **state)
         }
     }
     const llada_event_kind must[] = {LLADA_EV_COMMIT, LLADA_EV_DRAFT, LLADA_EV_MERGE, LLADA_EV_SETTLE, LLADA_EV_EDIT};
-    for (size_t i = 0; i < sizeof must / sizeof *must; i++) assert_true(kinds & 1 << must[i]); /* it was worth running */
+    for (size_t i = 0; i < sizeof must / sizeof *must; i++)
+        assert_true(kinds & 1 << must[i]); /* it was worth running */
 }
 
 static bool stop_at_5(const llada_event *ev, void *user) { return ++*(int *)user < 5; }

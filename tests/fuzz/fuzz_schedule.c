@@ -45,8 +45,8 @@ static void read_recipe(llada_recipe *r, input *in)
     r->rule = (llada_rule)pick_int(in, 0, LLADA_RULE_AR);
     r->remasking = (llada_remasking)pick_int(in, 0, 1);
     double *reals[] = {&r->tau, &r->factor, &r->gamma, &r->margin, &r->kappa,  &r->low, &r->high,
-                       &r->credit, &r->tau_draft, &r->vis, &r->stable, &r->remask, &r->edit, &r->trust, &r->top_p, &r->eps,
-                       &r->alg_temp, &r->ahead};
+                       &r->credit, &r->tau_draft, &r->vis, &r->stable, &r->remask, &r->edit, &r->trust, &r->top_p,
+                       &r->eps, &r->alg_temp, &r->ahead};
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) *reals[i] = real(in);
     if (r->credit > 1) r->credit = 1;
     if (r->top_p > 1) r->top_p = 1;
@@ -173,8 +173,8 @@ static void check_slots(const kv_map *k)
     for (int i = 0; i < k->slots; i++) CHECK(owned[i] == 1 && k->pins[i] == 0 && k->orphan[i] == 0);
 }
 
-/* Section 8: how often a draft of one position can be dropped, how many dense steps there can be, how many tokens of one
- * position revision's jobs can hold. */
+/* Section 8: how often a draft of one position can be dropped, how many dense steps there can be, how many tokens of
+ * one position revision's jobs can hold. */
 static int most_drops(const llada_recipe *r)
 {
     return r->mbsd != LLADA_MBSD_OFF && r->verify ? (r->rmax > 0 ? r->rmax : 1) : 0;

@@ -118,7 +118,8 @@ void check_trace(const json_t *got, const json_t *want, double tol, const char *
     size_t n = json_array_size(want);
     for (size_t i = 0; i < n && i < json_array_size(got); i++) {
         if (same(json_array_get(got, i), json_array_get(want, i), tol)) continue;
-        char *g = json_dumps(json_array_get(got, i), JSON_COMPACT), *w = json_dumps(json_array_get(want, i), JSON_COMPACT);
+        char *g = json_dumps(json_array_get(got, i), JSON_COMPACT);
+        char *w = json_dumps(json_array_get(want, i), JSON_COMPACT);
         print_error("%s: entry %zu differs\n  got  %s\n  want %s\n", what, i, g, w);
         free(g);
         free(w);
@@ -133,7 +134,8 @@ void check_counts(const llada_result *res, json_t *stats, const char *what)
         const char *key;
         int64_t got;
     } counts[] = {{"passes", res->passes}, {"full", res->full},   {"rows", res->rows},     {"rev_rows", res->rev_rows},
-                  {"edits", res->edits},   {"remasks", res->remasks}, {"drafts", res->drafts}, {"draft_ok", res->draft_ok},
+                  {"edits", res->edits},   {"remasks", res->remasks}, {"drafts", res->drafts},
+                  {"draft_ok", res->draft_ok},
                   {"jobs", res->jobs}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         json_t *v = json_object_get(stats, counts[i].key);

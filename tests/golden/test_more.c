@@ -1,7 +1,7 @@
-/* test_more.c - every run of tests/golden/data/more reproduced exactly: commit rules, sampling, guidance, bans, refreshes,
- * templates, hold mode and the options of revision, as tests/ref/more.py works them out from docs/decoding.md.  No decision
- * in these runs hangs on rounding: positions, tokens and steps are equal, confidences of block recipes to 1e-4, those of
- * the window engine exactly. */
+/* test_more.c - every run of tests/golden/data/more reproduced exactly: commit rules, sampling, guidance, bans,
+ * refreshes, templates, hold mode and the options of revision, as tests/ref/more.py works them out from
+ * docs/decoding.md.  No decision in these runs hangs on rounding: positions, tokens and steps are equal, confidences of
+ * block recipes to 1e-4, those of the window engine exactly. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 #include "record.h"
 
 #define DATA LLADA_SOURCE_DIR "/tests/golden/data/more"
+#define MODEL LLADA_SOURCE_DIR "/tests/fixtures/tiny-llada-f32.gguf"
 
 enum { MAX_IDS = 256, MAX_FILES = 64 };
 
@@ -60,7 +61,7 @@ static void check_file(void **state)
     llada_err err;
     llada_model *m = NULL;
     llada_recipe r;
-    if (llada_model_open(&m, LLADA_SOURCE_DIR "/tests/fixtures/tiny-llada-f32.gguf", NULL, &err)) fail_msg("%s", err.text);
+    if (llada_model_open(&m, MODEL, NULL, &err)) fail_msg("%s", err.text);
     assert_int_equal(llada_recipe_named(&r, "parallel", &err), LLADA_OK);
     record_settings(&r, json_object_get(file, "settings"));
     assert_int_equal(json_array_size(runs), 3);
@@ -80,7 +81,7 @@ int main(int argc, char **argv)
     size_t n = 0;
     struct dirent *e;
     DIR *d = argc > 1 ? NULL : opendir(DATA);
-    for (; argc > 1 && n + 1 < (size_t)argc && n < MAX_FILES; n++) snprintf(names[n], sizeof names[n], "%s", argv[n + 1]);
+    for (int i = 1; i < argc && n < MAX_FILES; i++) snprintf(names[n++], sizeof names[0], "%s", argv[i]);
     while (d && n < MAX_FILES && (e = readdir(d)))
         if (strstr(e->d_name, ".json")) snprintf(names[n++], sizeof names[0], "%.60s", e->d_name);
     if (d) closedir(d);

@@ -14,6 +14,7 @@
 #include "record.h"
 
 #define DATA LLADA_SOURCE_DIR "/tests/golden/data/recipes/"
+#define MODEL LLADA_SOURCE_DIR "/tests/fixtures/tiny-llada-f32.gguf"
 
 static void check_run(const llada_model *m, const llada_recipe *r, const json_t *run, const char *what)
 {
@@ -56,7 +57,7 @@ static void check_file(void **state)
     json_t *file = record_load(path);
     llada_err err;
     llada_model *m = NULL;
-    if (llada_model_open(&m, LLADA_SOURCE_DIR "/tests/fixtures/tiny-llada-f32.gguf", NULL, &err)) fail_msg("%s", err.text);
+    if (llada_model_open(&m, MODEL, NULL, &err)) fail_msg("%s", err.text);
     llada_recipe r;
     assert_int_equal(llada_recipe_named(&r, "parallel", &err), LLADA_OK);
     json_t *runs = json_object_get(file, "runs");
@@ -73,7 +74,8 @@ static void check_file(void **state)
 int main(void)
 {
     static const char *const names[] = {"dual-entropy", "dual-factor",  "dual-threshold", "prefix-threshold", "llada",
-                                        "llada-block16", "llada-lag2",  "llada-never",    "llada-odd",        "llada-small",
+                                        "llada-block16", "llada-lag2",  "llada-never",    "llada-odd",
+                                        "llada-small",
                                         "revise",        "speculate",   "speculate-unverified"};
     enum { N = sizeof names / sizeof *names };
     struct CMUnitTest tests[N];

@@ -1,10 +1,11 @@
-/* test_sampler.c - LLaDA's own sampler against runs of an independent implementation (tests/golden/data/tiny-llada-*.json,
- * `traces`), and the promise that text depends on the recipe alone: not on instruction sets, threads, mapping, nor on how
- * revision jobs are executed.
+/* test_sampler.c - LLaDA's own sampler against runs of an independent implementation
+ * (tests/golden/data/tiny-llada-*.json, `traces`), and the promise that text depends on the recipe alone: not on
+ * instruction sets, threads, mapping, nor on how revision jobs are executed.
  *
  * Confidences of neighbouring positions are often equal but for rounding (each recorded step says by how much), so the
- * canvas of a recorded step is forced: what the network then says of the positions that were written must agree, and the
- * choice of position where it does not hang on rounding.  Argument "all": every step, prompt and instruction set. */
+ * canvas of a recorded step is forced: what the network then says of the positions that were written must agree, and
+ * the choice of position where it does not hang on rounding.  Argument "all": every step, prompt and instruction set.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -111,7 +112,8 @@ static int find(const written *w, int pos)
 
 static void check_step(const forced *f, json_t *step, bool exact_set, const char *what)
 {
-    json_t *pos = json_object_get(step, "pos"), *tok = json_object_get(step, "tok"), *conf = json_object_get(step, "conf");
+    json_t *pos = json_object_get(step, "pos"), *tok = json_object_get(step, "tok");
+    json_t *conf = json_object_get(step, "conf");
     written w = step_from(f, f->every);
     size_t n = json_array_size(pos);
     for (size_t i = 0; i < n; i++) {
@@ -137,14 +139,16 @@ static void check_steps(const char *file, const char *trace, const char *rule, i
     json_t *doc = record_load(path), *t = json_object_get(json_object_get(doc, "traces"), trace);
     json_t *steps = json_object_get(t, "steps");
     bool by_threshold = json_is_number(json_object_get(t, "threshold"));
-    llada_recipe every = recipe("parallel", "gen=128 block=32 cache=none early=false tau=0"), pick = recipe("parallel", rule);
+    llada_recipe every = recipe("parallel", "gen=128 block=32 cache=none early=false tau=0");
+    llada_recipe pick = recipe("parallel", rule);
     forced f;
     f.n_prompt = ids_of(json_object_get(doc, "prompt_ids"), f.prompt, MAX_IDS);
     f.every = open_session(model, &every, NULL);
     f.pick = open_session(model, &pick, NULL);
     for (int i = 0; i < GEN; i++) f.canvas[i] = LLADA_HOLE;
     for (size_t i = 0; i < json_array_size(steps); i++) {
-        json_t *step = json_array_get(steps, i), *pos = json_object_get(step, "pos"), *tok = json_object_get(step, "tok");
+        json_t *step = json_array_get(steps, i);
+        json_t *pos = json_object_get(step, "pos"), *tok = json_object_get(step, "tok");
         snprintf(what, sizeof what, "%s, %s, step %zu", file, trace, i);
         if (all || i % (size_t)stride == 0) check_step(&f, step, by_threshold, what);
         for (size_t k = 0; k < json_array_size(pos); k++)
@@ -183,7 +187,8 @@ static void check_text(int number, const char *trace, const char *rule)
     int n = ids_of(json_object_get(t, "final_ids"), final, MAX_IDS);
     if (llada_generate(s, &q, &res, &err)) fail_msg("%s", err.text);
     for (int i = 0; i < res.n_tokens; i++)
-        if (res.tokens[i] != final[i]) fail_msg("%d, %s: token %d is %d, not %d", number, trace, i, res.tokens[i], final[i]);
+        if (res.tokens[i] != final[i])
+            fail_msg("%d, %s: token %d is %d, not %d", number, trace, i, res.tokens[i], final[i]);
     assert_true(res.n_tokens < n && res.canvas[res.n_tokens] == final[res.n_tokens]); /* the end token */
     if (!strstr(rule, "early=true")) assert_int_equal(res.passes, json_integer_value(json_object_get(t, "forwards")));
     llada_session_close(&s);
@@ -239,7 +244,8 @@ static void same_tokens(const answer *a, const answer *b, const char *what)
 {
     assert_int_equal(a->n, b->n);
     for (int i = 0; i < a->n; i++)
-        if (a->canvas[i] != b->canvas[i]) fail_msg("%s: position %d is %d, not %d", what, i, b->canvas[i], a->canvas[i]);
+        if (a->canvas[i] != b->canvas[i])
+            fail_msg("%s: position %d is %d, not %d", what, i, b->canvas[i], a->canvas[i]);
 }
 
 static const struct {
@@ -259,7 +265,8 @@ static void test_masks(void **state)
     llada_cpu_features(&n, &found);
     for (int i = 0; i < N_RECIPES; i++) {
         for (int p = 2; p < (all ? 5 : 4); p++) {
-            llada_recipe r = recipe(recipes[i].name, recipes[i].settings), quick = recipe(recipes[i].name, recipes[i].quick);
+            llada_recipe r = recipe(recipes[i].name, recipes[i].settings);
+            llada_recipe quick = recipe(recipes[i].name, recipes[i].quick);
             quick.gen = r.gen;
             quick.block = r.block;
             llada_session_opts o;

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """more.py OUT_DIR [NAME...] - runs of what docs/decoding.md describes beyond the published samplers, for tests/golden
-(test_more.c): commit rules margin, klass, hierarchical, credit; temperature and random remasking; guidance; the bans of end
-tokens; refreshing; vicinity; templates; hold mode; and revision with its options.
+(test_more.c): commit rules margin, klass, hierarchical, credit; temperature and random remasking; guidance; the bans
+of end tokens; refreshing; vicinity; templates; hold mode; and revision with its options.
 
-Written from the document and the papers in float64, apart from the C code.  A run in which a decision hangs on less than
-the network's rounding is thrown away and the next prompt is tried."""
+Written from the document and the papers in float64, apart from the C code.  A run in which a decision hangs on less
+than the network's rounding is thrown away and the next prompt is tried."""
 import json
 import math
 import os
@@ -76,8 +76,8 @@ class Stream:
 
 class Net(network.Network):
     def look(self, kv, pos, tok, shadow):
-        """Scores of the rows and their fresh K,V.  Rows see all positions of kv ([layer][2][position]), where ordinary rows
-        stand in for their position; a shadow row sees itself in place of its position and is seen by nobody else."""
+        """Scores of the rows and their fresh K,V.  Rows see all positions of kv ([layer][2][position]), where ordinary
+        rows stand in for their position; a shadow row sees itself in place of its position; nobody else sees it."""
         pos, tok, shadow = np.asarray(pos), np.asarray(tok), np.asarray(shadow, bool)
         x = self.t["token_embd.weight"][tok].astype(np.float64)
         fresh, plain, at = [], pos[~shadow], np.nonzero(shadow)[0]
@@ -424,8 +424,8 @@ class Window(Decoder):
         return e[0] if e and self.s["early"] else hi
 
     def closed(self):
-        """A hole is done when it has no masks (without revision: nor unconfirmed drafts), or when all before a confirmed end
-        token is written and confirmed."""
+        """A hole is done when it has no masks (without revision: nor unconfirmed drafts), or when all before a
+        confirmed end token is written and confirmed."""
         out = np.zeros(self.T, bool)
         for lo, hi in self.holes():
             open_ = self.mask[lo:hi] | self.draft[lo:hi]
@@ -628,8 +628,8 @@ class Window(Decoder):
 BASE = dict(gen=32, block=16, steps=0, cache="dual", rule="threshold", tau=0.9, factor=1.0, gamma=0.1, margin=0.8,
             kappa=0.01, low=0.6, high=0.9, credit=0.7, remasking="low_confidence", temp=0.0, cfg=0.0, ban_eos=False,
             ban_eos_conf=False, fresh_eos=False, early=True, mbsd="off", trigger=8, look=32, bucket=32, tau_draft=0.99,
-            verify=True, dppr=False, vis=0.9, stable=0.999, remask=0.9, n_stable=2, rev=16, rmax=3, lag=1, refresh="block",
-            refresh_n=16, vicinity=0, launch="pass", calm=False, edit=0.0, trust=2.0,
+            verify=True, dppr=False, vis=0.9, stable=0.999, remask=0.9, n_stable=2, rev=16, rmax=3, lag=1,
+            refresh="block", refresh_n=16, vicinity=0, launch="pass", calm=False, edit=0.0, trust=2.0,
             ahead=0.0)
 REV = dict(mbsd="show", dppr=True)
 RECIPES = {

@@ -1,7 +1,7 @@
-/* fake_device.h - a device without a network, for tests of the decoding loop: it checks every pass as strictly as a real
- * one and a little more (each column must hold the K,V of its position; no group sees another's fresh rows), and makes
- * up scores.  What a row "computes" is a hash of what it sees, over two layers as in a network: wrong, stale or missing
- * columns change the scores.  A test may also write the scores itself, by position (`script`).
+/* fake_device.h - a device without a network, for tests of the decoding loop: it checks every pass as strictly as a
+ * real one and a little more (each column must hold the K,V of its position; no group sees another's fresh rows), and
+ * makes up scores.  What a row "computes" is a hash of what it sees, over two layers as in a network: wrong, stale or
+ * missing columns change the scores.  A test may also write the scores itself, by position (`script`).
  *
  *     device_weights net = {.salt = 7, .noise = 2};
  *     fake_model(&parts, false, false);
@@ -46,8 +46,8 @@ static inline void fake_model(fake_model_parts *f, bool shift, bool causal)
     f->m.n_ends = 2;
 }
 
-/* Scores of one row, FAKE_ROWS of them.  pass: from 1, by this script's device; alone: a token of this position was
- * looked behind (a shadow row). */
+/* Scores of one row, FAKE_ROWS of them.  pass: from 1, runs of the device (0: by the worker of exec async); alone: a
+ * token of this position was looked behind (a shadow row). */
 typedef void fake_script(void *user, int pass, int pos, bool alone, float *logits);
 
 struct device_weights {
@@ -128,7 +128,8 @@ static inline llada_status fake_rows(device_ctx *c, const pass *p, llada_err *er
     for (int r = 0; r < p->n; r++) {
         int s = p->slot[r];
         if (s < 0 || s >= c->lim.slots) return fake_wrong(c, err, "slot", s, c->lim.slots);
-        if (p->pos[r] < 0 || p->pos[r] >= c->lim.max_pos) return fake_wrong(c, err, "position", p->pos[r], c->lim.max_pos);
+        if (p->pos[r] < 0 || p->pos[r] >= c->lim.max_pos)
+            return fake_wrong(c, err, "position", p->pos[r], c->lim.max_pos);
         if (p->token[r] < 0 || p->token[r] >= FAKE_VOCAB) return fake_wrong(c, err, "token", p->token[r], r);
         if (p->group[r] >= PASS_GROUPS) return fake_wrong(c, err, "group", p->group[r], r);
         if (c->stamp[s] == c->pass_no) return fake_wrong(c, err, "two rows write a slot", s, r);
@@ -150,7 +151,8 @@ static inline llada_status fake_cols(device_ctx *c, const pass *p, int g, llada_
         int s = l->slot[i];
         if (s < 0 || s >= c->lim.slots) return fake_wrong(c, err, "column's slot", s, i);
         if (i > 0 && l->pos[i] <= l->pos[i - 1]) return fake_wrong(c, err, "columns out of order", l->pos[i], i);
-        if (c->slot[s].pos != l->pos[i]) return fake_wrong(c, err, "column holds another position", c->slot[s].pos, l->pos[i]);
+        if (c->slot[s].pos != l->pos[i])
+            return fake_wrong(c, err, "column holds another position", c->slot[s].pos, l->pos[i]);
         if (c->stamp[s] == c->pass_no && c->writer[s] != g) return fake_wrong(c, err, "column of another group", s, g);
     }
     return LLADA_OK;
@@ -206,7 +208,7 @@ static inline llada_status fake_run(device_ctx *c, const pass *p, llada_err *err
         for (int k = 0; k < p->cols[p->group[r]].n; k++)
             if (p->cols[p->group[r]].pos[k] == pos) alone = p->cols[p->group[r]].slot[k] != p->slot[r];
         if (c->w->script)
-            c->w->script(c->w->user, c->w->passes, pos, alone, c->logits);
+            c->w->script(c->w->user, c->lim.kv_of ? 0 : c->w->passes, pos, alone, c->logits);
         else
             fake_logits(c->w, fake_see(c, p, r, 1), pos, c->logits);
         if (p->logits) memcpy(p->logits + (size_t)i * FAKE_ROWS, c->logits, FAKE_ROWS * sizeof *c->logits);

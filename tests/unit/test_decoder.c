@@ -1,5 +1,6 @@
-/* test_decoder.c - what the decoding loop decides, on scores written by the test: ends of text, drafts and their checks,
- * revision, which rows a pass computes, the bans.  The device is fake_device.h's, which also checks every pass. */
+/* test_decoder.c - what the decoding loop decides, on scores written by the test: ends of text, drafts and their
+ * checks, revision, which rows a pass computes, the bans.  The device is fake_device.h's, which also checks every pass.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -174,7 +175,8 @@ static void test_ends(void **state)
         {"dual", "block=8", {AT(0, FAKE_EOS, .99)}, 0, 8, LLADA_FINISH_STOP},
         /* the window engine needs what stands before the end, not what stands behind it */
         {"speculate", "block=8 tau=0.9", {AT(5, FAKE_EOS, .95), AT(6, WORD, .3)}, 5, 1, LLADA_FINISH_STOP},
-        {"speculate", "block=8 tau=0.9", {AT(5, FAKE_EOS, .95), AT(2, WORD, .3), AT(1, WORD, .2)}, 5, 3, LLADA_FINISH_STOP},
+        {"speculate", "block=8 tau=0.9", {AT(5, FAKE_EOS, .95), AT(2, WORD, .3), AT(1, WORD, .2)}, 5, 3,
+         LLADA_FINISH_STOP},
         {"speculate", "block=8 tau=0.9 early=false", {AT(5, FAKE_EOS, .95)}, 5, 3, LLADA_FINISH_STOP},
         {"llada", "block=8 stable=0.9", {AT(5, FAKE_EOS, .95)}, 5, 1, LLADA_FINISH_STOP},
         {"llada", "block=8 stable=0.9", {AT(0, FAKE_EOS, .95)}, 0, 1, LLADA_FINISH_STOP},
@@ -313,14 +315,14 @@ static void test_bans(void **state)
     must_not_say(&st, "C0=1");
     must_say(&st, "C2=3 ");
     decoder_close(&st.d);
-    static const char *const late[] = {"rule=quota", "rule=threshold tau=0.1", "rule=entropy gamma=9", "rule=margin margin=0",
-                                       "rule=hierarchical low=0.1 high=0.2", "rule=credit tau=0.1", "rule=klass tau=0.1",
-                                       "rule=factor factor=9"};
+    static const char *const late[] = {"rule=quota", "rule=threshold tau=0.1", "rule=entropy gamma=9",
+                                       "rule=margin margin=0", "rule=hierarchical low=0.1 high=0.2",
+                                       "rule=credit tau=0.1", "rule=klass tau=0.1", "rule=factor factor=9"};
     for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
         char text[96];
         snprintf(text, sizeof text, "block=4 early=false ban_eos_conf=true %s", late[i]);
         run(&st, "dual", text, rules, 0, 4);
-        const char *ends = strstr(st.log, "C0=1") < strstr(st.log, "C2=3") ? strstr(st.log, "C0=1") : strstr(st.log, "C2=3");
+        const char *eos = strstr(st.log, "C0=1"), *eot = strstr(st.log, "C2=3"), *ends = eos < eot ? eos : eot;
         assert_non_null(ends);
         if (ends < strstr(st.log, "C1=7") || ends < strstr(st.log, "C3=8")) fail_msg("%s: %s", late[i], st.log);
         decoder_close(&st.d);
@@ -330,7 +332,8 @@ static void test_bans(void **state)
 /* Only refresh passes may write an end token; when nothing else is left, the next pass is one. */
 static void test_fresh_eos(void **state)
 {
-    const said rules[] = {AT(0, WORD, .5), IN(1, FAKE_EOS, .99, 2, 0), IN(1, FAKE_EOS, .2, 1, 1), AT(2, OTHER, .45), END};
+    const said rules[] = {AT(0, WORD, .5), IN(1, FAKE_EOS, .99, 2, 0), IN(1, FAKE_EOS, .2, 1, 1), AT(2, OTHER, .45),
+                          END};
     stage st;
     run(&st, "parallel", "block=3 fresh_eos=true", rules, 0, 3);
     assert_string_equal(st.log, "[1:all] C0=7 S0=7 [2:0,1,2] C2=8 S2=8 [3:0,1,2] [4:all] C1=1 S1=1 B0 T S2=1 .");
@@ -395,8 +398,8 @@ static void test_hold(void **state)
     assert_true(st.res.confidence[2] > .96 && st.res.confidence[2] < .98);
     decoder_close(&st.d);
     /* held for two passes: counted once; withdrawn by the second look */
-    const said twice[] = {AT(0, WORD, .3), AT(1, WORD, .2), AT(2, WORD, .15), IN(3, OTHER, .999, 1, 2), IN(3, OTHER, .5, 3, 0),
-                          AT(4, OTHER, .999), END};
+    const said twice[] = {AT(0, WORD, .3), AT(1, WORD, .2), AT(2, WORD, .15), IN(3, OTHER, .999, 1, 2),
+                          IN(3, OTHER, .5, 3, 0), AT(4, OTHER, .999), END};
     run(&st, "speculate", "block=3 tau=0.9 mbsd=hold refresh=never", twice, 0, 6);
     must_not_say(&st, "D3");
     must_say(&st, "B0 D4=8 [4:2,3,4,5?4] K4=8 ");
@@ -459,7 +462,7 @@ static void test_merges(void **state)
     decoder_close(&st.d);
 }
 
-/* Results enter `lag` steps after the launch, however the job was run; what changed since the snapshot is not merged. */
+/* Results enter `lag` steps after the launch, however the job was run. */
 static void test_lag(void **state)
 {
     static const char *const exec[] = {"serial", "fused", "async"};
@@ -469,12 +472,13 @@ static void test_lag(void **state)
         char text[128];
         snprintf(text, sizeof text, "block=4 mbsd=off vis=0.9 stable=0.9 n_stable=1 lag=2 exec=%s", exec[e]);
         run(&st, "llada-v1", text, slow, 0, 4);
-        assert_string_equal(st.log, "[1:all] C0=7 C1=7 [2:0,1,2,3] C3=7 (2) S0=7 S1=7 [3:2,3] C2=7 (3) S3=7 B0 (4) S2=7 T .");
+        assert_string_equal(st.log, "[1:all] C0=7 C1=7 [2:0,1,2,3] C3=7 (2) S0=7 S1=7 [3:2,3] C2=7 (3) S3=7 B0 "
+                                    "(4) S2=7 T .");
         decoder_close(&st.d);
     }
 }
 
-/* A draft that is dropped, and written anew as another token, while a job looks at it: what the job found is of no use. */
+/* A draft dropped, and written anew as another token, while a job looks at it: what the job found is of no use. */
 static void test_stale(void **state)
 {
     const said rules[] = {MASK(0, WORD, .3), MASK(1, WORD, .2),     {2, OTHER, .999, 1, 3, -1},
@@ -530,14 +534,14 @@ static void test_rows(void **state)
         {"parallel", "block=3 tau=2", "[1:all] C0=7 S0=7 [2:0,1,2] C1=7 S1=7 [3:0,1,2] C2=7 S2=7 B0 [4:all] "},
         {"parallel", "block=3 tau=2", "B1 [7:all] C6=7 S6=7 [8:6,7] C7=7 S7=7 B2 "},
         {"parallel", "block=3 tau=2 refresh=never", "B0 [4:3,4,5] "},
-        {"parallel", "block=3 tau=2 refresh=every refresh_n=2", "[1:all] C0=7 S0=7 [2:0,1,2] C1=7 S1=7 [3:all] C2=7 S2=7 B0 "
-                                                                "[4:3,4,5] "},
+        {"parallel", "block=3 tau=2 refresh=every refresh_n=2",
+         "[1:all] C0=7 S0=7 [2:0,1,2] C1=7 S1=7 [3:all] C2=7 S2=7 B0 [4:3,4,5] "},
         {"parallel", "block=3 tau=2 refresh=every refresh_n=1", "[1:all] C0=7 S0=7 [2:all] "},
         {"parallel", "block=3 tau=2 vicinity=1", "[2:-1,0,1,2,3] "},
         {"parallel", "block=3 tau=2 vicinity=1", "[8:5,6,7] "},
         {"parallel", "block=3 tau=2 vicinity=9", "[2:-2,-1,0,1,2,3,4,5,6,7] "},
         {"parallel", "block=3 tau=2 vicinity=1 cache=prefix", "[5:2,3,4,5,6,7] "},
-        /* the window: masks of the block, one block's length from the first mask on, what was written by the last pass */
+        /* the window: the block's masks, a block's length from the first mask on, what the last pass wrote */
         {"speculate", "block=3 tau=2 trigger=0", "[1:all] C0=7 S0=7 [2:0,1,2,3] C1=7 S1=7 [3:1,2,3,4] "},
         {"speculate", "block=3 tau=2 tau_draft=2 look=2", "[2:0,1,2,3,4,5] "},
         {"speculate", "block=3 tau=2 tau_draft=2 bucket=4", "[2:0,1,2,3] C1=7 S1=7 [3:1,2,3,4] "},

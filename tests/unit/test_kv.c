@@ -1,5 +1,6 @@
 /* test_kv.c - the slot map against a model that is too simple to be wrong: every slot has a set of owners.  Random
- * writes, snapshots, job results and merges; after each step no slot is lost, shared, or free while somebody reads it. */
+ * writes, snapshots, job results and merges; after each step no slot is lost, shared, or free while somebody reads it.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* test_recipe.c - settings by name: every key there and back, what is refused and in which words, the named recipes, and
- * structs filled by hand. */
+/* test_recipe.c - settings by name: every key there and back, what is refused and in which words, the named recipes,
+ * and structs filled by hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,8 +68,9 @@ static bool is_whole(const llada_recipe_key *k)
 
 static void check_number(const llada_recipe_key *k, double lo, double hi)
 {
-    static const char *const junk[] = {"", " ", "128-t", "nan", "NaN", "inf", "-inf", "-1", "1e999", "0x10", "1 ", " 1", "1,5",
-                                       "--1", ".", "e", "+", "1e", "one", "1;2", "99999999999999999999", "2147483648"};
+    static const char *const junk[] = {"", " ", "128-t", "nan", "NaN", "inf", "-inf", "-1", "1e999", "0x10", "1 ", " 1",
+                                       "1,5", "--1", ".", "e", "+", "1e", "one", "1;2", "99999999999999999999",
+                                       "2147483648"};
     llada_recipe r;
     llada_recipe_defaults(&r);
     bool whole = is_whole(k);

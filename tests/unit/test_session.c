@@ -178,7 +178,8 @@ static void test_refusals(void **state)
 
 static void test_literal_markers(void **state)
 {
-    static const char *const texts[] = {"<|mdm_mask|>", "a <|eot_id|> b", "<|start_header_id|>assistant<|end_header_id|>",
+    static const char *const texts[] = {"<|mdm_mask|>", "a <|eot_id|> b", 
+                                        "<|start_header_id|>assistant<|end_header_id|>",
                                         "<|endoftext|>"};
     llada_model *m = NULL;
     llada_err err;
@@ -225,8 +226,9 @@ static int template_of(const char *text, int32_t *canvas)
 
 static void test_templates(void **state)
 {
-    static const char *const cases[] = {"", "a", "abc", ".", "..........", "abc.def", "..abc..", "a..b...c....d", "....abcd",
-                                        "abcd....", "aE..b", "abc....................................................def"};
+    static const char *const cases[] = {"", "a", "abc", ".", "..........", "abc.def", "..abc..", "a..b...c....d",
+                                        "....abcd", "abcd....", "aE..b",
+                                        "abc..................................................def"};
     static const char *const names[] = {"vanilla", "prefix", "dual", "parallel", "speculate", "llada", "llada-v1"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         llada_recipe r = recipe(names[n], "block=8");
@@ -404,7 +406,7 @@ static bool stop_there(const llada_event *ev, void *user)
     return p->cancel;
 }
 
-/* Stopped at the k-th event for every k: cancelled, no further event, and the next request is as if nothing had been. */
+/* Stopped at the k-th event for every k: cancelled, no further event; the next request is as if nothing had been. */
 static void test_stop(void **state)
 {
     static const char *const settings[] = {"block=4 exec=serial", "block=4 exec=async", "block=4 exec=fused"};
