@@ -24,8 +24,8 @@ typedef enum {
     POS_STABLE
 } pos_state;
 
-/* Rows in spare slots, seen by no other row: a mask at the position of a token; with shifted scores also the row before,
- * which sees that mask in place of the token and scores it. */
+/* Rows in spare slots, seen by no other row: a mask at the position of a token; with shifted scores also the row
+ * before, which sees that mask in place of the token and scores it. */
 typedef enum { ROW_PLAIN, ROW_SHADOW, ROW_BEFORE } row_kind;
 
 /* Rows of one pass, being put together. */
@@ -153,8 +153,9 @@ void rows_free(row_list *l);
 void rows_clear(row_list *l);
 /* Adds a row; returns its number, or -1 when the list is full (a defect). */
 int rows_add(row_list *l, int32_t pos, int32_t token, int32_t slot, int group, row_kind kind);
-/* Adds the rows that look behind the token at pos (slots: d->per_look of them, or NULL) and asks for its scores, without
- * noise, as they judge a token that was chosen before; `before`: the token before it.  NULL when the list is full. */
+/* Adds the rows that look behind the token at pos (slots: d->per_look of them, or NULL) and asks for its scores,
+ * without noise, as they judge a token that was chosen before; `before`: the token before it.  NULL when the list is
+ * full. */
 score_ask *rows_look(const decoder *d, row_list *l, int32_t pos, int32_t before, const int32_t *slots, int group);
 /* Asks for the row's scores, which are of position pos. */
 score_ask *rows_want(row_list *l, int row, int32_t pos);
@@ -173,7 +174,8 @@ void want_mask(decoder *d, int row, int pos);
 /* Lets the pass's scores change the text (commit.c). */
 llada_status commit_scores(decoder *d, llada_err *err);
 
-/* dream.c: how many masks the next step of Dream's schedule that fills any will fill; origin marks them in d->chosen. */
+/* dream.c: how many masks the next step of Dream's schedule that fills any will fill; origin marks them in
+ * d->chosen. */
 void dream_plan(decoder *d);
 double dream_key(decoder *d, const score *s); /* what it ranks by */
 

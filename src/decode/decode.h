@@ -32,7 +32,8 @@ llada_status decoder_result(decoder *d, llada_result *out, llada_err *err);
 void decoder_cancel(decoder *d); /* any thread */
 
 /* For benchmarks on weights without meaning: pass i writes per_pass[i] tokens (the last count goes on for ever), the
- * leftmost masks it scores, whatever the scores say; looks confirm what is written.  Copied.  n 0: real scores again. */
+ * leftmost masks it scores, whatever the scores say; looks confirm what is written.  Copied.  n 0: real scores
+ * again. */
 llada_status decoder_schedule(decoder *d, const int32_t *per_pass, int n, llada_err *err);
 
 /* For benchmarks: one pass over n fresh rows against an empty cache, all of them scored. */

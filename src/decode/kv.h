@@ -1,9 +1,9 @@
 /* kv.h - which slot of the device's K,V store holds which position: the cache tiers as bookkeeping, without a copy.
  *
- * Each position has one current slot.  A dense row overwrites its position's slot in place, since no row of its pass reads
- * the old value.  A revision job works on a snapshot: the slots it may read are pinned, and a later pass that computes
- * such a position gets another slot (copy on write), the pinned one being freed with the snapshot.  A job's own results
- * wait in spare slots until they are merged, which makes them current by exchanging slot numbers. */
+ * Each position has one current slot.  A dense row overwrites its position's slot in place, since no row of its pass
+ * reads the old value.  A revision job works on a snapshot: the slots it may read are pinned, and a later pass that
+ * computes such a position gets another slot (copy on write), the pinned one being freed with the snapshot.  A job's
+ * own results wait in spare slots until they are merged, which makes them current by exchanging slot numbers. */
 #ifndef DECODE_KV_H
 #define DECODE_KV_H
 
@@ -26,7 +26,7 @@ int32_t kv_take(kv_map *k);            /* a spare slot */
 void kv_give(kv_map *k, int32_t slot); /* back to the spare ones */
 void kv_replace(kv_map *k, int pos, int32_t slot); /* slot (taken before) becomes pos's current one */
 
-void kv_pin(kv_map *k, const int32_t *slots, int n);   /* a snapshot of the current slots 0..n-1, copied by the caller */
+void kv_pin(kv_map *k, const int32_t *slots, int n);   /* a snapshot of current slots, copied by the caller */
 void kv_unpin(kv_map *k, const int32_t *slots, int n);
 
 #endif

@@ -14,7 +14,8 @@ static llada_status all_rows(decoder *d, const int32_t *ids, int n, llada_err *e
     if (d->running) return llada_fail(err, LLADA_BAD_ARG, "a request is running in this session");
     for (int i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= d->m->n_vocab)
-            return llada_fail(err, LLADA_BAD_ARG, "id %d at %d is outside the vocabulary of %d", ids[i], i, d->m->n_vocab);
+            return llada_fail(err, LLADA_BAD_ARG, "id %d at %d is outside the vocabulary of %d", ids[i], i,
+                              d->m->n_vocab);
     if (d->side_job) task_wait(d->worker);
     d->side_job = NULL;
     rows_clear(&d->rows);
@@ -159,12 +160,13 @@ llada_status decoder_likelihood(decoder *d, const int32_t *prompt, int n_prompt,
                                 int samples, double cfg, uint64_t seed, double *out, llada_err *err)
 {
     if (n_prompt < 0 || n_answer < 1 || samples < 1)
-        return llada_fail(err, LLADA_BAD_ARG, "likelihood of %d answer tokens after %d, over %d samples", n_answer, n_prompt,
-                          samples);
-    if (!(cfg >= 0 && cfg <= 100)) return llada_fail(err, LLADA_BAD_ARG, "a guidance scale of %g; it can be 0..100", cfg);
+        return llada_fail(err, LLADA_BAD_ARG, "likelihood of %d answer tokens after %d, over %d samples", n_answer,
+                          n_prompt, samples);
+    if (!(cfg >= 0 && cfg <= 100))
+        return llada_fail(err, LLADA_BAD_ARG, "a guidance scale of %g; it can be 0..100", cfg);
     if ((int64_t)n_prompt + n_answer > d->cap)
-        return llada_fail(err, LLADA_TOO_LONG, "prompt %d + answer %d, but the session has %d positions", n_prompt, n_answer,
-                          d->cap);
+        return llada_fail(err, LLADA_TOO_LONG, "prompt %d + answer %d, but the session has %d positions", n_prompt,
+                          n_answer, d->cap);
     int n = n_prompt + n_answer;
     for (int i = 0; i < n; i++) d->row_list_out[i] = i < n_prompt ? prompt[i] : answer[i - n_prompt];
     llada_status st = all_rows(d, d->row_list_out, n, err);
@@ -172,14 +174,16 @@ llada_status decoder_likelihood(decoder *d, const int32_t *prompt, int n_prompt,
     measure m = {.d = d, .answer = answer, .n_prompt = n_prompt, .n = n, .cfg = cfg};
     if (d->m->arch->causal) { /* exact, in one pass */
         if (n_prompt < 1 || cfg > 0)
-            return llada_fail(err, LLADA_UNSUPPORTED, "an autoregressive model's likelihood needs a prompt, and no cfg");
+            return llada_fail(err, LLADA_UNSUPPORTED,
+                              "an autoregressive model's likelihood needs a prompt, and no cfg");
         return masked_loss(&m, out, err);
     }
     size_t width = (size_t)d->m->g.n_vocab_rows * sizeof(float);
     if (cfg > 0) {
         m.cond = mem_array((size_t)n_answer, width);
         m.uncond = mem_array((size_t)n_answer, width);
-        if (!m.cond || !m.uncond) st = llada_fail(err, LLADA_NO_MEMORY, "no memory for the scores of %d tokens", n_answer);
+        if (!m.cond || !m.uncond)
+            st = llada_fail(err, LLADA_NO_MEMORY, "no memory for the scores of %d tokens", n_answer);
     }
     if (st == LLADA_OK) st = sample_maskings(&m, samples, seed, out, err);
     mem_free(m.cond);

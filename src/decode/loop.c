@@ -37,8 +37,8 @@ static llada_status check_request(const decoder *d, const llada_request *q, int 
                           q->n_prompt, q->n_canvas, q->max_tokens);
     if (q->n_prompt > 0 && !q->prompt) return llada_fail(err, LLADA_BAD_ARG, "a prompt of %d ids at NULL", q->n_prompt);
     if ((int64_t)q->n_prompt + n_gen > d->cap)
-        return llada_fail(err, LLADA_TOO_LONG, "prompt %d + canvas %d = %lld positions, but the session has %d", q->n_prompt,
-                          n_gen, (long long)q->n_prompt + n_gen, d->cap);
+        return llada_fail(err, LLADA_TOO_LONG, "prompt %d + canvas %d = %lld positions, but the session has %d",
+                          q->n_prompt, n_gen, (long long)q->n_prompt + n_gen, d->cap);
     llada_status st = check_ids(d, q->prompt, q->n_prompt, false, "prompt", err);
     if (st == LLADA_OK && d->r.rule == LLADA_RULE_AR) return ar_check(q, err);
     if (st || !q->canvas) return st;
@@ -126,8 +126,8 @@ static bool block_complete(const decoder *d, int pos)
     return true;
 }
 
-/* The hole at [lo, hi) needs nothing more: it has no masks, or its text has ended.  Where text has no blocks (the window
- * engine, Dream's rule, autoregression) that is when every position before a confirmed end token is written and
+/* The hole at [lo, hi) needs nothing more: it has no masks, or its text has ended.  Where text has no blocks (the
+ * window engine, Dream's rule, autoregression) that is when every position before a confirmed end token is written and
  * confirmed. */
 static bool hole_done(const decoder *d, int lo, int hi)
 {
@@ -223,8 +223,8 @@ static void finish(decoder *d)
     d->running = false;
 }
 
-/* One step: merge what is due; then a dense pass, or, when nothing is invisible any more, a drain step in which revision
- * settles what is left. */
+/* One step: merge what is due; then a dense pass, or, when nothing is invisible any more, a drain step in which
+ * revision settles what is left. */
 llada_status decoder_step(decoder *d, bool *done, llada_err *err)
 {
     *done = false;

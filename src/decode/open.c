@@ -21,8 +21,8 @@ static llada_status check_combination(const model *m, const llada_recipe *r, lla
     bool ar = r->rule == LLADA_RULE_AR;
     if (m->arch->causal && !ar)
         return llada_fail(err, LLADA_UNSUPPORTED,
-                          "%s models are autoregressive: they write one token after the other (recipe ar), and can't be "
-                          "decoded with recipe %s",
+                          "%s models are autoregressive: they write one token after the other (recipe ar), and "
+                          "can't be decoded with recipe %s",
                           m->arch->name, r->name[0] ? r->name : "without a name");
     if (!m->arch->causal && ar)
         return llada_fail(err, LLADA_UNSUPPORTED, "rule ar is for autoregressive models, %s is a diffusion model",
@@ -76,7 +76,8 @@ static bool alloc_positions(decoder *d)
     if (NEW(d->token, n) || NEW(d->state, n) || NEW(d->draft, n) || NEW(d->fresh, n) || NEW(d->busy, n)) return false;
     if (NEW(d->hole, n) || NEW(d->closed, n) || NEW(d->chosen, n) || NEW(d->conf, n) || NEW(d->hits, n)) return false;
     if (NEW(d->looks, n) || NEW(d->n_rev, n) || NEW(d->n_drop, n) || NEW(d->mem, n) || NEW(d->held, n)) return false;
-    if (NEW(d->all_pos, n) || NEW(d->cands, n) || NEW(d->cand_mem, n) || NEW(d->order, n) || NEW(d->pick, n)) return false;
+    if (NEW(d->all_pos, n) || NEW(d->cands, n) || NEW(d->cand_mem, n) || NEW(d->order, n)) return false;
+    if (NEW(d->pick, n)) return false;
     if (NEW(d->value, n) || NEW(d->final_tokens, n) || NEW(d->final_canvas, n)) return false;
     return !NEW(d->row_list_out, n) && !NEW(d->shadow_list_out, n);
 }
@@ -194,8 +195,8 @@ void decoder_close(decoder **dp)
     kv_free(&d->kv);
     void *all[] = {d->token, d->state, d->draft,   d->fresh,  d->busy,     d->hole,         d->closed,       d->chosen,
                    d->conf,  d->hits,  d->looks,   d->n_rev,  d->n_drop,   d->mem,          d->held,         d->all_pos,
-                   d->cands, d->cand_mem, d->order, d->pick,  d->value,    d->final_tokens, d->final_canvas, d->row_list_out,
-                   d->shadow_list_out, d->cond, d->uncond, d->schedule};
+                   d->cands, d->cand_mem, d->order, d->pick,  d->value,    d->final_tokens, d->final_canvas,
+                   d->row_list_out, d->shadow_list_out, d->cond, d->uncond, d->schedule};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) mem_free(all[k]);
     mem_free(d);
     *dp = NULL;

@@ -77,8 +77,8 @@ score_ask *rows_look(const decoder *d, row_list *l, int32_t pos, int32_t before,
 static pass as_pass(const decoder *d, const row_list *l)
 {
     return (pass){.n = l->n, .pos = l->pos, .token = l->token, .slot = l->slot, .group = l->group,
-                  .instead = d->shift ? l->instead : NULL, .n_want = l->n_want, .want = l->want, .how = &d->how, .ask = l->ask,
-                  .out = l->out};
+                  .instead = d->shift ? l->instead : NULL, .n_want = l->n_want, .want = l->want, .how = &d->how,
+                  .ask = l->ask, .out = l->out};
 }
 
 /* A job's token rows, then its shadow rows, of which the scores are wanted. */
@@ -147,7 +147,8 @@ static llada_status run_guided(decoder *d, pass *p, llada_err *err)
         const float *u = d->uncond + (size_t)i * width;
         for (size_t v = 0; v < width; v++) c[v] = (float)(u[v] + (d->r.cfg + 1) * ((double)c[v] - u[v]));
         score_row(&out[i], c, (int)width, &d->how, &l->ask[i]);
-        if (out[i].bad) return llada_fail(err, LLADA_NUMERIC, "pass %d: guided scores are NaN or infinite", d->step + 1);
+        if (out[i].bad)
+            return llada_fail(err, LLADA_NUMERIC, "pass %d: guided scores are NaN or infinite", d->step + 1);
     }
     return LLADA_OK;
 }

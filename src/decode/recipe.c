@@ -1,6 +1,6 @@
 /* recipe.c - the settings of decoding: one table of keys with type, range and meaning, and the recipes known by name.
- * Flags of the program, settings files and fields of requests all come through llada_recipe_set, so that a key means and
- * refuses the same everywhere. */
+ * Flags of the program, settings files and fields of requests all come through llada_recipe_set, so that a key means
+ * and refuses the same everywhere. */
 #include "decode/recipe.h"
 
 #include <errno.h>
@@ -27,9 +27,10 @@ static const word_value rule_words[] = {{"quota", LLADA_RULE_QUOTA},       {"thr
                                         {"dream", LLADA_RULE_DREAM},       {"ar", LLADA_RULE_AR},
                                         {NULL, 0}};
 static const word_value alg_words[] = {{"origin", LLADA_ALG_ORIGIN}, {"maskgit_plus", LLADA_ALG_MASKGIT_PLUS},
-                                       {"topk_margin", LLADA_ALG_TOPK_MARGIN}, {"entropy", LLADA_ALG_ENTROPY}, {NULL, 0}};
-static const word_value remasking_words[] = {{"low_confidence", LLADA_REMASK_CONFIDENCE}, {"random", LLADA_REMASK_RANDOM},
-                                             {NULL, 0}};
+                                       {"topk_margin", LLADA_ALG_TOPK_MARGIN}, {"entropy", LLADA_ALG_ENTROPY},
+                                       {NULL, 0}};
+static const word_value remasking_words[] = {{"low_confidence", LLADA_REMASK_CONFIDENCE},
+                                             {"random", LLADA_REMASK_RANDOM}, {NULL, 0}};
 static const word_value mbsd_words[] = {{"off", LLADA_MBSD_OFF}, {"hold", LLADA_MBSD_HOLD}, {"show", LLADA_MBSD_SHOW},
                                         {"on", LLADA_MBSD_SHOW}, {"true", LLADA_MBSD_SHOW}, {"false", LLADA_MBSD_OFF},
                                         {NULL, 0}};
@@ -42,55 +43,56 @@ static const word_value bool_words[] = {{"false", 0}, {"true", 1}, {"off", 0}, {
                                         {"0", 0}, {"1", 1}, {NULL, 0}};
 
 /* Every key once: kind, name, range or words, text of the range, help. */
-#define KEYS(INT, REAL, FLAG, WORD)                                                                                       \
-    INT(gen, 0, RECIPE_MAX_GEN, "0..65536", "canvas length in tokens; 0: as many as max_tokens")                          \
-    INT(block, 1, RECIPE_MAX_GEN, "1..65536", "positions per block; the last may be shorter")                             \
-    INT(steps, 0, RECIPE_MAX_GEN, "0..65536", "quota and dream rules: steps over the whole canvas; 0: one token a step")  \
-    WORD(cache, cache_words, "none, prefix, dual", "which K,V a pass reuses")                                             \
-    WORD(rule, rule_words, "quota, threshold, factor, entropy, margin, klass, hierarchical, credit, dream, ar",           \
-         "which masks of the block are committed; dream: of the canvas; ar: the next token, of autoregressive models")    \
-    REAL(tau, 0, 2, "0..2", "confidence threshold (threshold, klass and credit rules)")                                   \
-    REAL(factor, 0, 1e6, "0..1e6", "factor rule: largest n with (n+1)(1-c_n) < factor")                                   \
-    REAL(gamma, 0, 1e6, "0..1e6", "entropy rule: bound in nats")                                                          \
-    REAL(margin, 0, 2, "0..2", "margin rule: probability of the best less that of the second")                            \
-    REAL(kappa, 0, 1e6, "0..1e6", "klass rule: bound of the KL divergence to the pass before, in nats")                   \
-    REAL(low, 0, 2, "0..2", "hierarchical rule: the best of a run of masks needs this")                                   \
-    REAL(high, 0, 2, "0..2", "hierarchical rule: all over this are committed")                                            \
-    REAL(credit, 0, 1, "0..1", "credit rule: weight of the past in the running average")                                  \
-    WORD(remasking, remasking_words, "low_confidence, random", "quota rule: which masks stay masks")                      \
-    REAL(temp, 0, 100, "0..100", "0: the best token; else Gumbel noise at this temperature")                              \
-    REAL(cfg, 0, 100, "0..100", "classifier-free guidance scale; 0: off")                                                 \
-    FLAG(ban_eos, "true, false", "the end token can't win")                                                               \
-    FLAG(ban_eos_conf, "true, false", "end tokens are committed last")                                                    \
-    FLAG(fresh_eos, "true, false", "only refresh passes may commit end tokens")                                           \
-    FLAG(early, "true, false", "stop when the text has ended")                                                            \
-    WORD(mbsd, mbsd_words, "off, hold, show (on)", "multi-block speculation")                                             \
-    INT(trigger, 0, RECIPE_MAX_GEN, "0..65536", "look ahead when the block has fewer masks than this")                    \
-    INT(look, 0, RECIPE_MAX_GEN, "0..65536", "most positions of adaptive lookahead")                                      \
-    INT(bucket, 0, 4096, "0..4096, auto (0)", "rows are added up to a multiple of this; auto: by the measured table")                  \
-    REAL(tau_draft, 0, 2, "0..2", "confidence that makes a draft")                                                        \
-    FLAG(verify, "true, false", "drafts are re-evaluated when their block becomes current")                               \
-    FLAG(dppr, "off, on", "progressive revision")                                                                         \
-    REAL(vis, 0, 2, "0..2", "revision: commit, and edit, at this confidence")                                             \
-    REAL(stable, 0, 2, "0..2", "revision: a look over this counts towards settling")                                      \
-    REAL(remask, 0, 2, "0..2", "revision: a token under this becomes a mask again")                                       \
-    INT(n_stable, 1, 100, "1..100", "revision: looks in a row until a token settles")                                     \
-    INT(rev, 1, 4096, "1..4096", "revision: tokens a job")                                                                \
-    INT(rmax, 0, 100, "0..100", "revision: changes a position at most")                                                   \
-    INT(lag, 1, RECIPE_MAX_LAG, "1..8", "revision: a job merges this many steps after its launch")                        \
-    WORD(refresh, refresh_words, "block, never, every", "when the whole canvas is computed again")                        \
-    INT(refresh_n, 1, 65536, "1..65536", "refresh every: passes between refreshes")                                       \
-    INT(vicinity, 0, RECIPE_MAX_GEN, "0..65536", "positions around the block computed with it")                           \
-    WORD(exec, exec_words, "auto, serial, async, fused", "how revision jobs run; the text is the same")                   \
-    WORD(launch, launch_words, "pass, boundary", "revision: when a job's snapshot is taken")                              \
-    FLAG(calm, "true, false", "revision: settle when a look changes nothing and nothing changed meanwhile")               \
-    REAL(edit, 0, 2, "0..2", "revision: confidence an edit needs; 0: vis")                                  \
-    REAL(ahead, 0, 2, "0..2", "threshold rule: confidence needed behind a mask that stays one; 0: no more than others")   \
-    REAL(trust, 0, 2, "0..2", "revision: at the end, no further look when all visible tokens are this confident")         \
-    REAL(top_p, 0, 1, "0..1", "with a temperature: draw among the best that hold this much probability; 1: off")          \
-    INT(top_k, 0, 1 << 24, "0..16777216", "with a temperature: draw among this many best; 0: off")                        \
-    WORD(alg, alg_words, "origin, maskgit_plus, topk_margin, entropy", "dream rule: what the masks filled first are best in") \
-    REAL(alg_temp, 0, 100, "0..100", "dream rule: masks are drawn, at this temperature; 0: the best")                     \
+#define KEYS(INT, REAL, FLAG, WORD)                                                                                    \
+    INT(gen, 0, RECIPE_MAX_GEN, "0..65536", "canvas length in tokens; 0: as many as max_tokens")                       \
+    INT(block, 1, RECIPE_MAX_GEN, "1..65536", "positions per block; the last may be shorter")                          \
+    INT(steps, 0, RECIPE_MAX_GEN, "0..65536", "quota and dream: steps over the whole canvas; 0: one token a step")     \
+    WORD(cache, cache_words, "none, prefix, dual", "which K,V a pass reuses")                                          \
+    WORD(rule, rule_words, "quota, threshold, factor, entropy, margin, klass, hierarchical, credit, dream, ar",        \
+         "which masks of the block are committed; dream: of the canvas; ar: the next token, of autoregressive models") \
+    REAL(tau, 0, 2, "0..2", "confidence threshold (threshold, klass and credit rules)")                                \
+    REAL(factor, 0, 1e6, "0..1e6", "factor rule: largest n with (n+1)(1-c_n) < factor")                                \
+    REAL(gamma, 0, 1e6, "0..1e6", "entropy rule: bound in nats")                                                       \
+    REAL(margin, 0, 2, "0..2", "margin rule: probability of the best less that of the second")                         \
+    REAL(kappa, 0, 1e6, "0..1e6", "klass rule: bound of the KL divergence to the pass before, in nats")                \
+    REAL(low, 0, 2, "0..2", "hierarchical rule: the best of a run of masks needs this")                                \
+    REAL(high, 0, 2, "0..2", "hierarchical rule: all over this are committed")                                         \
+    REAL(credit, 0, 1, "0..1", "credit rule: weight of the past in the running average")                               \
+    WORD(remasking, remasking_words, "low_confidence, random", "quota rule: which masks stay masks")                   \
+    REAL(temp, 0, 100, "0..100", "0: the best token; else Gumbel noise at this temperature")                           \
+    REAL(cfg, 0, 100, "0..100", "classifier-free guidance scale; 0: off")                                              \
+    FLAG(ban_eos, "true, false", "the end token can't win")                                                            \
+    FLAG(ban_eos_conf, "true, false", "end tokens are committed last")                                                 \
+    FLAG(fresh_eos, "true, false", "only refresh passes may commit end tokens")                                        \
+    FLAG(early, "true, false", "stop when the text has ended")                                                         \
+    WORD(mbsd, mbsd_words, "off, hold, show (on)", "multi-block speculation")                                          \
+    INT(trigger, 0, RECIPE_MAX_GEN, "0..65536", "look ahead when the block has fewer masks than this")                 \
+    INT(look, 0, RECIPE_MAX_GEN, "0..65536", "most positions of adaptive lookahead")                                   \
+    INT(bucket, 0, 4096, "0..4096, auto (0)", "rows are added up to a multiple of this; auto: by the measured table")  \
+    REAL(tau_draft, 0, 2, "0..2", "confidence that makes a draft")                                                     \
+    FLAG(verify, "true, false", "drafts are re-evaluated when their block becomes current")                            \
+    FLAG(dppr, "off, on", "progressive revision")                                                                      \
+    REAL(vis, 0, 2, "0..2", "revision: commit, and edit, at this confidence")                                          \
+    REAL(stable, 0, 2, "0..2", "revision: a look over this counts towards settling")                                   \
+    REAL(remask, 0, 2, "0..2", "revision: a token under this becomes a mask again")                                    \
+    INT(n_stable, 1, 100, "1..100", "revision: looks in a row until a token settles")                                  \
+    INT(rev, 1, 4096, "1..4096", "revision: tokens a job")                                                             \
+    INT(rmax, 0, 100, "0..100", "revision: changes a position at most")                                                \
+    INT(lag, 1, RECIPE_MAX_LAG, "1..8", "revision: a job merges this many steps after its launch")                     \
+    WORD(refresh, refresh_words, "block, never, every", "when the whole canvas is computed again")                     \
+    INT(refresh_n, 1, 65536, "1..65536", "refresh every: passes between refreshes")                                    \
+    INT(vicinity, 0, RECIPE_MAX_GEN, "0..65536", "positions around the block computed with it")                        \
+    WORD(exec, exec_words, "auto, serial, async, fused", "how revision jobs run; the text is the same")                \
+    WORD(launch, launch_words, "pass, boundary", "revision: when a job's snapshot is taken")                           \
+    FLAG(calm, "true, false", "revision: settle when a look changes nothing and nothing changed meanwhile")            \
+    REAL(edit, 0, 2, "0..2", "revision: confidence an edit needs; 0: vis")                                             \
+    REAL(ahead, 0, 2, "0..2", "threshold rule: confidence needed behind a mask that stays; 0: no more than others")    \
+    REAL(trust, 0, 2, "0..2", "revision: at the end, no further look when all visible tokens are this confident")      \
+    REAL(top_p, 0, 1, "0..1", "with a temperature: draw among the best that hold this much probability; 1: off")       \
+    INT(top_k, 0, 1 << 24, "0..16777216", "with a temperature: draw among this many best; 0: off")                     \
+    WORD(alg, alg_words, "origin, maskgit_plus, topk_margin, entropy",                                                 \
+         "dream rule: what the masks filled first are best in")                                                        \
+    REAL(alg_temp, 0, 100, "0..100", "dream rule: masks are drawn, at this temperature; 0: the best")                  \
     REAL(eps, 0, 0.5, "0..0.5", "dream rule: time at which the last step ends")
 
 typedef struct {
@@ -120,9 +122,9 @@ typedef struct {
 } named_recipe;
 
 static const named_recipe recipes[] = {
-    {"llada", {"mbsd", "show", "dppr", "on", "tau_draft", "0.99", "vis", "0.8", "ahead", "0.99", "edit", "0.4", "stable",
-               "0.999", "remask", "0.9", "n_stable", "2", "rev", "32", "rmax", "6", "lag", "2", "launch", "boundary", "calm",
-               "true", "trust", "0.98", NULL}},
+    {"llada", {"mbsd", "show", "dppr", "on", "tau_draft", "0.99", "vis", "0.8", "ahead", "0.99", "edit", "0.4",
+               "stable", "0.999", "remask", "0.9", "n_stable", "2", "rev", "32", "rmax", "6", "lag", "2", "launch",
+               "boundary", "calm", "true", "trust", "0.98", NULL}},
     {"vanilla", {"cache", "none", "rule", "quota", NULL}},
     {"prefix", {"cache", "prefix", "rule", "quota", NULL}},
     {"dual", {"cache", "dual", "rule", "quota", NULL}},
@@ -148,8 +150,8 @@ static void base_recipe(llada_recipe *r)
         .tau = 0.9, .factor = 1.0, .gamma = 0.1, .margin = 0.8, .kappa = 0.01, .low = 0.6, .high = 0.9, .credit = 0.7,
         .remasking = LLADA_REMASK_CONFIDENCE, .early = true, .mbsd = LLADA_MBSD_OFF, .trigger = 8, .look = 32,
         .bucket = 32, .tau_draft = 0.9, .verify = true, .vis = 0.7, .stable = 0.9, .remask = 0.3, .n_stable = 1,
-        .rev = 8, .rmax = 2, .trust = 2, .lag = 1, .refresh = LLADA_REFRESH_BLOCK, .refresh_n = 16, .exec = LLADA_EXEC_AUTO,
-        .top_p = 1, .alg = LLADA_ALG_ENTROPY, .eps = 1e-3,
+        .rev = 8, .rmax = 2, .trust = 2, .lag = 1, .refresh = LLADA_REFRESH_BLOCK, .refresh_n = 16,
+        .exec = LLADA_EXEC_AUTO, .top_p = 1, .alg = LLADA_ALG_ENTROPY, .eps = 1e-3,
     };
 }
 
@@ -309,12 +311,13 @@ llada_status llada_recipe_get(const llada_recipe *r, const char *key, char *buf,
 llada_status recipe_check(const llada_recipe *r, llada_err *err)
 {
     if (r->size != sizeof *r)
-        return llada_fail(err, LLADA_BAD_ARG, "the recipe's size is %zu, not %zu: call llada_recipe_defaults first", r->size,
-                          sizeof *r);
+        return llada_fail(err, LLADA_BAD_ARG, "the recipe's size is %zu, not %zu: call llada_recipe_defaults first",
+                          r->size, sizeof *r);
     for (int k = 0; k < N_KEYS; k++) {
         double v = keys[k].kind == K_REAL ? read_real(r, k) : read_int(r, k);
         if (keys[k].kind == K_WORD ? !word_of(k, (int)v) : v < keys[k].lo || v > keys[k].hi)
-            return llada_fail(err, LLADA_BAD_ARG, "%s is out of range; it can be %s", pub_keys[k].key, pub_keys[k].values);
+            return llada_fail(err, LLADA_BAD_ARG, "%s is out of range; it can be %s", pub_keys[k].key,
+                              pub_keys[k].values);
     }
     return LLADA_OK;
 }

@@ -1,7 +1,7 @@
 /* rule.c - the commit rules.  Sources: quota: LLaDA (arXiv 2502.09992); threshold and factor: Fast-dLLM (2505.22618);
  * entropy: EB-Sampler (2505.24857); klass: KLASS (2511.05664); hierarchical: dInfer (2510.08666); credit:
- * CreditDecoding (2510.06133); margin: Dream's top-k margin.  Where a paper leaves a quantity open, what is computed here
- * is said at the function. */
+ * CreditDecoding (2510.06133); margin: Dream's top-k margin.  Where a paper leaves a quantity open, what is computed
+ * here is said at the function. */
 #include "decode/rule.h"
 
 #include <math.h>
@@ -21,8 +21,8 @@ int rule_quota(int m, int s, int i) { return i >= s ? m : m / s + (i < m % s); }
 /* NaN is below every number. */
 static bool below(double a, double b) { return a < b || (isnan(a) && !isnan(b)); }
 
-/* Sorts indices by falling value, ties by index (which is by position).  Insertion sort: a block is short and confidences
- * change little from pass to pass. */
+/* Sorts indices by falling value, ties by index (which is by position).  Insertion sort: a block is short and
+ * confidences change little from pass to pass. */
 static void sort_falling(const double *value, int *order, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -177,8 +177,8 @@ static double rank_of(const llada_recipe *r, const cand *c)
     return recipe_windowed(r) ? rule_grid(v) : v;
 }
 
-int rule_pick(const llada_recipe *r, double threshold, int quota, const cand *c, int n, rule_memory *const *mem, int *order,
-              double *value, int *pick)
+int rule_pick(const llada_recipe *r, double threshold, int quota, const cand *c, int n, rule_memory *const *mem,
+              int *order, double *value, int *pick)
 {
     for (int i = 0; i < n; i++) value[i] = rank_of(r, &c[i]);
     if (r->rule == LLADA_RULE_CREDIT) add_credit(r, c, n, mem, value);

@@ -28,11 +28,11 @@ void rule_forget(rule_memory *m);
 double rule_grid(double p);
 
 /* Picks among c[0..n), which are in order of position.  threshold: tau or the revision's `vis`.  quota: for the quota
- * and dream rules.  mem[i] belongs to c[i].  pick gets the indices in the order of commitment: by what the rule ranks by (key,
- * entropy, margin, credited key), ties by position, NaN last.  order and value are scratch for n.  Returns how many; 0
- * only when n is 0. */
-int rule_pick(const llada_recipe *r, double threshold, int quota, const cand *c, int n, rule_memory *const *mem, int *order,
-              double *value, int *pick);
+ * and dream rules.  mem[i] belongs to c[i].  pick gets the indices in the order of commitment: by what the rule ranks
+ * by (key, entropy, margin, credited key), ties by position, NaN last.  order and value are scratch for n.  Returns how
+ * many; 0 only when n is 0. */
+int rule_pick(const llada_recipe *r, double threshold, int quota, const cand *c, int n, rule_memory *const *mem,
+              int *order, double *value, int *pick);
 
 /* The quota of step i (from 0) when m masks are dealt out over s steps: m/s each, the first m mod s one more. */
 int rule_quota(int m, int s, int i);

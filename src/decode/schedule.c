@@ -1,5 +1,5 @@
-/* schedule.c - decoding at a given pace, for benchmarks on random weights, whose scores mean nothing: what is computed and
- * how the window moves is real, only the confidences are put in by a schedule of tokens a pass. */
+/* schedule.c - decoding at a given pace, for benchmarks on random weights, whose scores mean nothing: what is computed
+ * and how the window moves is real, only the confidences are put in by a schedule of tokens a pass. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -12,7 +12,8 @@ llada_status decoder_schedule(decoder *d, const int32_t *per_pass, int n, llada_
     d->n_schedule = 0;
     if (n == 0) return LLADA_OK;
     for (int i = 0; i < n; i++)
-        if (per_pass[i] < 1) return llada_fail(err, LLADA_BAD_ARG, "%d tokens in pass %d of the schedule", per_pass[i], i + 1);
+        if (per_pass[i] < 1)
+            return llada_fail(err, LLADA_BAD_ARG, "%d tokens in pass %d of the schedule", per_pass[i], i + 1);
     d->schedule = mem_array((size_t)n, sizeof *d->schedule);
     if (!d->schedule) return llada_fail(err, LLADA_NO_MEMORY, "no memory for a schedule of %d passes", n);
     memcpy(d->schedule, per_pass, (size_t)n * sizeof *per_pass);
