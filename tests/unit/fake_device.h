@@ -12,6 +12,7 @@
 #define TESTS_FAKE_DEVICE_H
 
 #include <math.h>
+#include <stdio.h>
 #include <stdatomic.h>
 #include <string.h>
 
