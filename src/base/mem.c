@@ -49,7 +49,8 @@ static void *take_small(size_t total)
 void *mem_new(size_t bytes)
 {
     size_t total;
-    if (must_fail() || !size_add(bytes, ALIGN, &total) || total > PTRDIFF_MAX)
+    /* at least one byte: a pointer one past its block looks to a leak checker like no pointer at all */
+    if (must_fail() || !size_add(bytes ? bytes : 1, ALIGN, &total) || total > PTRDIFF_MAX)
         return NULL;
     char *raw = bytes < LARGE ? take_small(total) : calloc(1, total);
     if (!raw)
