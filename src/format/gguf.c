@@ -51,6 +51,25 @@ static const gguf_part *part_of(const gguf *g, uint32_t i)
     return p;
 }
 
+bool gguf_packed(const gguf *g)
+{
+    uint32_t i = 0;
+    while (i < g->n_t && !g->t[i].packed) i++;
+    return i < g->n_t;
+}
+
+/* Layouts may change from one version to the next: bytes that mean something else must not be computed with. */
+static llada_status check_packed(const gguf *g, llada_err *err)
+{
+    int64_t version = 0;
+    if (!gguf_packed(g)) return LLADA_OK;
+    llada_status st = gguf_part_int(&g->parts[0], T32_KEY, INT64_MIN, INT64_MAX, &version, err);
+    if (st || version == T32_VERSION) return st;
+    return llada_fail(err, LLADA_BAD_MODEL,
+                      "%sthe file is packed in version %lld of the layout, this program reads version %d: pack it again",
+                      g->parts[0].where, (long long)version, T32_VERSION);
+}
+
 static llada_status index_tensors(gguf *g, llada_err *err)
 {
     llada_status st = join_tensors(g, err);
@@ -58,7 +77,7 @@ static llada_status index_tensors(gguf *g, llada_err *err)
     g->t_order = gguf_index_tensors(g->t, g->n_t);
     if (!g->t_order) return llada_fail(err, LLADA_NO_MEMORY, "no memory for an index of %u tensors", g->n_t);
     const gguf_slot *d = gguf_double(g->t_order, g->n_t);
-    if (!d) return LLADA_OK;
+    if (!d) return check_packed(g, err);
     return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s is there twice", part_of(g, d->i)->where, d->name);
 }
 

@@ -1,11 +1,11 @@
-/* gguf.h - GGUF v2/v3 files, read and written.  The reader trusts nothing: every count, length and offset is checked
+/* gguf.h - GGUF v2/v3 files, read and written; some may be packed (t32.h).  The reader trusts nothing: every count, length and offset is checked
  * against the file before it is used, and a refusal names the field or the byte offset.  Opening reads only the header;
  * tensor data stays in the mapping.  A split set is opened whole through any of its shards. */
 #ifndef FORMAT_GGUF_H
 #define FORMAT_GGUF_H
 
 #include "base/err.h"
-#include "format/quant.h"
+#include "format/t32.h"
 
 typedef struct gguf gguf;
 
@@ -17,6 +17,7 @@ typedef enum {
 typedef struct {
     const char *name;    /* owned by the gguf; NUL-terminated, printable */
     uint32_t type;       /* quant_type */
+    bool packed;         /* in T32 layout: one matrix of dims[1] * dims[2] * dims[3] rows */
     int n_dims;          /* 1..4 */
     uint64_t dims[4];    /* fastest first; unused ones are 1 */
     const uint8_t *data; /* borrowed from the mapping, until gguf_close; the file's alignment (32, but it may say 1) */
@@ -36,6 +37,7 @@ llada_status gguf_open_memory(gguf **out, const void *data, size_t len, char *wa
 void gguf_close(gguf **g);
 
 uint32_t gguf_version(const gguf *g);
+bool gguf_packed(const gguf *g); /* some tensor is */
 uint64_t gguf_file_bytes(const gguf *g);  /* all shards together */
 /* True when a mapped file has been cut short on disk since it was opened (touching its data would fault). */
 bool gguf_lost(const gguf *g);
@@ -80,7 +82,8 @@ llada_status gguf_put_i32_arr(gguf_writer *w, const char *key, const int32_t *it
 llada_status gguf_put_f32_arr(gguf_writer *w, const char *key, const float *items, uint64_t n, llada_err *err);
 /* Any kind, byte for byte; keys split.* are left out, for the new file is whole; general.alignment is obeyed. */
 llada_status gguf_copy_key(gguf_writer *w, const gguf *from, uint64_t i, llada_err *err);
-/* Declare every tensor first, then write their data in the same order, in one or more pieces each. */
+/* type: a quant_type, or T32_TYPE + one: a packed tensor (the file then needs T32_KEY, too, to be read).
+ * Declare every tensor first, then write their data in the same order, in one or more pieces each. */
 llada_status gguf_add_tensor(gguf_writer *w, const char *name, uint32_t type, int n_dims, const uint64_t *dims,
                              llada_err *err);
 llada_status gguf_write_data(gguf_writer *w, const void *data, size_t bytes, llada_err *err);

@@ -71,8 +71,12 @@ static inline bool gguf_align_ok(uint64_t a) { return a >= 1 && a <= GGUF_MAX_AL
 /* Names go into messages and onto terminals: the specification's ASCII, without control characters. */
 bool gguf_printable(const uint8_t *s, size_t len);
 
-/* Fills t->bytes from type and dims (unused ones 1); false when rows do not divide into blocks, a dimension is 0 or the
- * product overflows. */
+/* A type as files number it, into t->type and t->packed; false when it is none we know. */
+bool gguf_take_type(gguf_tensor *t, uint32_t file_type);
+/* A stack of matrices can be packed only if none of them shares a stripe with the next. */
+bool gguf_stack_ok(const gguf_tensor *t);
+/* Fills t->bytes from type and dims (unused ones 1); false when rows do not divide into blocks, a dimension is 0, the
+ * product overflows or the stack is not one that can be packed. */
 bool gguf_tensor_bytes(gguf_tensor *t);
 
 /* Bytes of one value of a kind; 0 for strings and arrays. */

@@ -12,18 +12,43 @@ static llada_status check_dims(const gguf_part *p, const gguf_tensor *t, llada_e
         if (t->dims[i] == 0)
             return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s: dimension %d is 0", p->where, t->name, i);
     const quant_info *q = quant_get(t->type);
-    if (!q)
-        return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s has type %u, which is not supported", p->where, t->name,
-                          t->type);
     if (t->dims[0] % (uint64_t)q->block)
         return llada_fail(err, LLADA_BAD_MODEL,
                           "%stensor %.64s: rows of %llu values are not a multiple of %s's block of %d", p->where,
                           t->name, (unsigned long long)t->dims[0], q->name, q->block);
+    if (!gguf_stack_ok(t))
+        return llada_fail(err, LLADA_BAD_MODEL,
+                          "%stensor %.64s is packed, but its matrices have %llu rows, not a multiple of %d", p->where,
+                          t->name, (unsigned long long)t->dims[1], T32_ROWS);
     return LLADA_OK;
+}
+
+bool gguf_take_type(gguf_tensor *t, uint32_t file_type)
+{
+    t->packed = file_type >= T32_TYPE && file_type - T32_TYPE < QT_COUNT;
+    t->type = t->packed ? file_type - T32_TYPE : file_type;
+    return quant_get(t->type) != NULL;
+}
+
+bool gguf_stack_ok(const gguf_tensor *t)
+{
+    return !t->packed || (t->dims[2] == 1 && t->dims[3] == 1) || t->dims[1] % T32_ROWS == 0;
+}
+
+static bool packed_bytes(gguf_tensor *t)
+{
+    t32_shape s;
+    size_t n;
+    if (t->dims[1] > SIZE_MAX || t->dims[2] > SIZE_MAX || t->dims[3] > SIZE_MAX || !gguf_stack_ok(t)) return false;
+    if (!size_mul((size_t)t->dims[1], (size_t)t->dims[2], &n) || !size_mul(n, (size_t)t->dims[3], &n)) return false;
+    if (!t32_shape_of(&s, t->type, n, t->dims[0])) return false;
+    t->bytes = s.bytes;
+    return true;
 }
 
 bool gguf_tensor_bytes(gguf_tensor *t)
 {
+    if (t->packed) return packed_bytes(t);
     if (!quant_row_bytes(t->type, t->dims[0], &t->bytes)) return false;
     for (int i = 1; i < 4; i++)
         if (t->dims[i] > SIZE_MAX || !size_mul(t->bytes, (size_t)t->dims[i], &t->bytes)) return false;
@@ -60,9 +85,12 @@ static llada_status read_entry(gguf_part *p, gguf_tensor *t, uint64_t *off, size
     t->n_dims = (int)n;
     for (uint32_t i = 0; i < 4; i++) t->dims[i] = i < n ? le64(d + *at + 8 * i) : 1;
     *at += 8 * n;
-    t->type = le32(d + *at);
+    uint32_t type = le32(d + *at);
     *off = le64(d + *at + 4);
     *at += 12;
+    if (!gguf_take_type(t, type))
+        return llada_fail(err, LLADA_BAD_MODEL, "%stensor %.64s has type %u, which is not supported", p->where, t->name,
+                          type);
     if ((st = check_dims(p, t, err))) return st;
     return count_bytes(p, t, err);
 }

@@ -92,7 +92,7 @@ static llada_status emit_padding(gguf_writer *w, llada_err *err)
 
 /* ------------------------------------------------------------ tensors */
 
-static llada_status check_tensor(const gguf_writer *w, const char *name, uint32_t type, int n_dims, llada_err *err)
+static llada_status check_tensor(const gguf_writer *w, const char *name, int n_dims, llada_err *err)
 {
     size_t len = strlen(name);
     if (w->begun)
@@ -103,7 +103,6 @@ static llada_status check_tensor(const gguf_writer *w, const char *name, uint32_
                           MAX_NAME);
     if (n_dims < 1 || n_dims > 4)
         return llada_fail(err, LLADA_BAD_ARG, "tensor %.64s has %d dimensions; 1 to 4 are allowed", name, n_dims);
-    if (!quant_get(type)) return llada_fail(err, LLADA_BAD_ARG, "tensor %.64s has the unknown type %u", name, type);
     if (w->n_t >= GGUF_MAX_TENSORS) return llada_fail(err, LLADA_BAD_ARG, "more than %d tensors", GGUF_MAX_TENSORS);
     return LLADA_OK;
 }
@@ -111,14 +110,16 @@ static llada_status check_tensor(const gguf_writer *w, const char *name, uint32_
 llada_status gguf_add_tensor(gguf_writer *w, const char *name, uint32_t type, int n_dims, const uint64_t *dims,
                              llada_err *err)
 {
-    llada_status st = check_tensor(w, name, type, n_dims, err);
+    llada_status st = check_tensor(w, name, n_dims, err);
     if (st) return st;
-    gguf_tensor t = { .type = type, .n_dims = n_dims };
+    gguf_tensor t = { .n_dims = n_dims };
+    if (!gguf_take_type(&t, type))
+        return llada_fail(err, LLADA_BAD_ARG, "tensor %.64s has the unknown type %u", name, type);
     for (int i = 0; i < 4; i++) t.dims[i] = i < n_dims ? dims[i] : 1;
     if (!gguf_tensor_bytes(&t))
         return llada_fail(err, LLADA_BAD_ARG, "tensor %.64s: %llu x %llu x %llu x %llu is not a shape that %s can hold",
                           name, (unsigned long long)t.dims[0], (unsigned long long)t.dims[1],
-                          (unsigned long long)t.dims[2], (unsigned long long)t.dims[3], quant_get(type)->name);
+                          (unsigned long long)t.dims[2], (unsigned long long)t.dims[3], quant_get(t.type)->name);
     void *list = w->t;
     bool room = gguf_reserve(&list, w->n_t, &w->cap_t, sizeof *w->t);
     w->t = list;
@@ -150,7 +151,7 @@ static llada_status emit_entry(gguf_writer *w, const gguf_tensor *t, uint64_t of
     llada_status st = gguf_emit_str(w, t->name, strlen(t->name), err);
     if (!st) st = gguf_emit_le(w, (uint64_t)t->n_dims, 4, err);
     for (int i = 0; i < t->n_dims && !st; i++) st = gguf_emit_le(w, t->dims[i], 8, err);
-    if (!st) st = gguf_emit_le(w, t->type, 4, err);
+    if (!st) st = gguf_emit_le(w, t->type + (t->packed ? T32_TYPE : 0), 4, err);
     return st ? st : gguf_emit_le(w, off, 8, err);
 }
 

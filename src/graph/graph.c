@@ -111,7 +111,7 @@ static llada_status weight_ok(const checker *c, tensor_id id, int64_t rows, int6
 {
     if (id < 0 || id >= c->g->n_t) return bad(c, id, "no such tensor");
     const tensor *w = at(c, id);
-    if (w->kind != T_WEIGHT || w->rows != DIM_FIXED || !w->data || w->row_bytes == 0)
+    if (w->kind != T_WEIGHT || w->rows != DIM_FIXED || !w->data || (w->row_bytes == 0 && w->layout == LAYOUT_ROWS))
         return bad(c, id, "a weight with data is wanted here");
     if (w->n_rows < 1 || (rows >= 0 && w->n_rows != rows) || w->cols != cols) {
         return llada_fail(c->err, LLADA_BAD_MODEL,
@@ -120,6 +120,14 @@ static llada_status weight_ok(const checker *c, tensor_id id, int64_t rows, int6
                           (long long)w->cols, (long long)(rows < 0 ? w->n_rows : rows), (long long)cols);
     }
     return LLADA_OK;
+}
+
+/* A weight that is read row by row, or as a vector. */
+static llada_status rows_ok(const checker *c, tensor_id id, int64_t rows, int64_t cols)
+{
+    if (id >= 0 && id < c->g->n_t && at(c, id)->layout != LAYOUT_ROWS)
+        return bad(c, id, "packed, but read row by row");
+    return weight_ok(c, id, rows, cols);
 }
 
 #define TRY(call)                                                                                                      \
@@ -132,7 +140,7 @@ static llada_status check_embed(const checker *c)
 {
     TRY(write_ok(c, c->o->out));
     if (at(c, c->o->out)->rows != DIM_ROWS) return bad(c, c->o->out, "embeddings are one per row of the pass");
-    return weight_ok(c, c->o->weight, -1, at(c, c->o->out)->cols);
+    return rows_ok(c, c->o->weight, -1, at(c, c->o->out)->cols);
 }
 
 static llada_status check_rmsnorm(const checker *c)
@@ -145,7 +153,7 @@ static llada_status check_rmsnorm(const checker *c)
     if (!(o->eps > 0) || !isfinite(o->eps)) return bad(c, o->in, "eps of a norm is not a positive number");
     if (o->width < 0 || (o->width > 0 && in->cols % o->width != 0))
         return bad(c, o->in, "groups of the norm do not divide the row");
-    return weight_ok(c, o->weight, 1, o->width > 0 ? o->width : in->cols);
+    return rows_ok(c, o->weight, 1, o->width > 0 ? o->width : in->cols);
 }
 
 static llada_status check_matmul(const checker *c)
@@ -157,7 +165,7 @@ static llada_status check_matmul(const checker *c)
     if (o->in == o->out) return bad(c, o->out, "a product can't be written over its own input");
     if (in->rows != out->rows || in->n_rows != out->n_rows) return bad(c, o->out, "input and output differ in rows");
     TRY(weight_ok(c, o->weight, out->cols, in->cols));
-    if (o->bias >= 0) TRY(weight_ok(c, o->bias, 1, out->cols));
+    if (o->bias >= 0) TRY(rows_ok(c, o->bias, 1, out->cols));
     if (o->residual < 0) return LLADA_OK;
     TRY(read_ok(c, o->residual));
     if (!same_shape(at(c, o->residual), out))
@@ -239,6 +247,9 @@ static llada_status check_score(const checker *c)
 /* Numbers of experts travel as floats. */
 enum { MAX_EXPERTS = 1 << 16 };
 
+/* Of T32 (format/t32.h, which is not ours to include). */
+enum { STRIPE_ROWS = 32 };
+
 static llada_status experts_ok(const checker *c)
 {
     const op *o = c->o;
@@ -277,6 +288,8 @@ static llada_status check_experts(const checker *c)
     if ((joins ? in->cols : out->cols) % o->used != 0)
         return bad(c, joins ? o->in : o->out, "the serving experts do not divide the row");
     TRY(weight_ok(c, o->weight, n * o->experts, k));
+    if (at(c, o->weight)->layout == LAYOUT_T32 && n % STRIPE_ROWS != 0)
+        return bad(c, o->weight, "packed, but an expert's matrix does not begin with a stripe");
     if (!joins) return LLADA_OK;
     TRY(read_ok(c, o->residual));
     if (!same_shape(at(c, o->residual), out))

@@ -37,6 +37,10 @@ typedef enum {
     T_NONE
 } tensor_kind;
 typedef enum { DIM_FIXED, DIM_ROWS, DIM_WANT } dim_rows;
+typedef enum {
+    LAYOUT_ROWS, /* rows one behind the other, as in GGUF files */
+    LAYOUT_T32   /* tiles (format/t32.h); only weights of MATMUL, SCORE and EXPERTS, whose experts begin with a stripe */
+} tensor_layout;
 
 typedef struct {
     const char *name;  /* borrowed: a constant, or the file's */
@@ -46,7 +50,8 @@ typedef struct {
     int64_t cols;      /* values a row */
     uint32_t type;     /* weights: quant_type; activations: F32 */
     const void *data;  /* weights: borrowed from the file */
-    size_t row_bytes;
+    size_t row_bytes;      /* 0 in LAYOUT_T32: a row's bytes lie apart */
+    tensor_layout layout;  /* weights */
 } tensor;
 
 typedef int tensor_id; /* index into graph.t; -1: none */

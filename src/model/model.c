@@ -156,6 +156,7 @@ static llada_status check_weight(const gguf_tensor *t, int n, int64_t rows, int6
         return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s is of type %u (%s), which can't be read yet", t->name,
                           t->type, q ? q->name : "unknown");
     size_t row = 0, all = 0;
+    if (t->packed) return LLADA_OK; /* the reader has counted the bytes of just this shape */
     if (!quant_row_bytes(t->type, (uint64_t)cols, &row) || !size_mul(row, (size_t)rows, &all) ||
         !size_mul(all, (size_t)n, &all) || all != t->bytes)
         return llada_fail(err, LLADA_BAD_MODEL,
@@ -177,7 +178,8 @@ static tensor_id take_weight(model *m, const gguf_tensor *t, const char *name, i
                  .cols = cols,
                  .type = t->type,
                  .data = t->data,
-                 .row_bytes = t->bytes / (size_t)(n * rows) };
+                 .row_bytes = t->packed ? 0 : t->bytes / (size_t)(n * rows),
+                 .layout = t->packed ? LAYOUT_T32 : LAYOUT_ROWS };
     tensor_id id = graph_tensor(&m->g, w);
     if (id < 0)
         *st = llada_fail(err, LLADA_BAD_MODEL, "the graph of %s has no room for tensor %s", m->arch->name, name);

@@ -9,9 +9,30 @@
 
 #include <cmocka.h>
 
-#include "format/quant.h"
+#include "format/t32.h"
 
 /* ------------------------------------------------------------ building */
+
+/* Blocks of a type without an encoder: random bytes, with half-float scales that keep values below `scale`. */
+static void make_blocks(net *m, uint32_t type, uint8_t *to, size_t bytes, double scale)
+{
+    static const struct {
+        uint32_t type;
+        size_t at[2]; /* of the block's half floats */
+        double most;  /* a value is at most this many times as large */
+    } known[] = { { QT_Q2_K, { 80, 82 }, 45 }, { QT_Q3_K, { 108, 108 }, 128 }, { QT_IQ4_NL, { 0, 0 }, 127 },
+                  { QT_IQ4_XS, { 0, 0 }, 32 * 127 } };
+    const size_t block = (size_t)quant_get(type)->bytes;
+    size_t k = 0;
+    while (k < sizeof known / sizeof *known && known[k].type != type) k++;
+    assert_true(k < sizeof known / sizeof *known);
+    for (size_t i = 0; i < bytes; i++) to[i] = (uint8_t)(rng_next(&m->r) >> 16);
+    for (size_t i = 0; i < bytes; i += block)
+        for (int j = 0; j < 2; j++) {
+            float d = (float)(scale / known[k].most);
+            quant_get(QT_F16)->encode(to + i + known[k].at[j], &d, 1);
+        }
+}
 
 static int weight(net *m, const char *name, int rows, int cols, uint32_t type, double scale, double around)
 {
@@ -21,7 +42,8 @@ static int weight(net *m, const char *name, int rows, int cols, uint32_t type, d
     void *packed = malloc(row_bytes * (size_t)rows);
     double *exact = malloc(n * sizeof *exact);
     for (size_t i = 0; i < n; i++) f[i] = (float)(around + scale * (2 * rng_unit(&m->r) - 1));
-    quant_get(type)->encode(packed, f, n);
+    if (quant_get(type)->encode) quant_get(type)->encode(packed, f, n);
+    else make_blocks(m, type, packed, row_bytes * (size_t)rows, scale);
     quant_get(type)->decode(back, packed, n);
     for (size_t i = 0; i < n; i++) exact[i] = back[i];
     tensor t = { .name = name, .kind = T_WEIGHT, .rows = DIM_FIXED, .n_rows = rows, .cols = cols, .type = type };
@@ -207,6 +229,29 @@ net *net_make(const net_shape *s)
     put(m, plain(OP_SCORE, -1, -1, f, m->head = matrix(m, "head", s->vocab, s->d)));
     if (graph_check(&m->g, &err)) fail_msg("%s: %s", s->what, err.text);
     return m;
+}
+
+static void pack_weight(net *m, const op *o)
+{
+    tensor *t = &m->g.t[o->weight];
+    t32_shape s;
+    if (o->kind != OP_MATMUL && o->kind != OP_SCORE && o->kind != OP_EXPERTS) return;
+    if (t->layout == LAYOUT_T32 || (o->kind == OP_EXPERTS && t->n_rows / o->experts % T32_ROWS != 0)) return;
+    assert_true(t32_shape_of(&s, t->type, (uint64_t)t->n_rows, (uint64_t)t->cols));
+    void *to = malloc(s.bytes);
+    assert_non_null(to);
+    t32_pack(&s, to, t->data, 0, s.stripes);
+    free(m->data[o->weight]);
+    t->data = m->data[o->weight] = to;
+    t->row_bytes = 0;
+    t->layout = LAYOUT_T32;
+}
+
+void net_pack(net *m)
+{
+    llada_err err = { 0 };
+    for (int i = 0; i < m->g.n_ops; i++) pack_weight(m, &m->g.ops[i]);
+    if (graph_check(&m->g, &err)) fail_msg("%s: %s", m->s.what, err.text);
 }
 
 void net_free(net *m)

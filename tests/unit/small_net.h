@@ -36,6 +36,8 @@ typedef struct {
 /* Fails the test on any defect. */
 net *net_make(const net_shape *s);
 void net_free(net *m);
+/* Brings the weights of matrix products into T32 layout; experts only where theirs begin with a stripe. */
+void net_pack(net *m);
 
 /* The forward pass in double, with its own K,V store. */
 typedef struct {

@@ -187,6 +187,33 @@ static void same_bits_for_any_threads(void **state)
         }
 }
 
+/* The layout of the weights changes no bit, whatever their type. */
+static void packed_equals_rows(void **state)
+{
+    static const uint32_t types[] = { QT_F32,  QT_F16,  QT_BF16, QT_Q4_0, QT_Q4_1, QT_Q5_0,   QT_Q5_1,  QT_Q8_0,
+                                      QT_Q2_K, QT_Q3_K, QT_Q4_K, QT_Q5_K, QT_Q6_K, QT_IQ4_NL, QT_IQ4_XS };
+    enum { N_TYPES = sizeof types / sizeof *types };
+    net_shape wide = { "every type", 8, 4, 32, 256, 256, 70, .type = QT_F32 };
+    for (int i = 0; i < N_SHAPES + N_TYPES; i++) {
+        if (i >= N_SHAPES) wide.type = types[i - N_SHAPES];
+        net_shape s = i < N_SHAPES ? shapes[i] : wide;
+        for (int k = 0; k < n_masks; k++) {
+            net *m = net_make(&s);
+            opened rows = start(m, limits(2, masks[k]));
+            float *want = run_all(&rows, m);
+            stop(&rows);
+            net_pack(m);
+            opened packed = start(m, limits(1 + k % 3, masks[k]));
+            float *got = run_all(&packed, m);
+            assert_same(m, got, 0, want, 0, ROWS);
+            stop(&packed);
+            free(got);
+            free(want);
+            net_free(m);
+        }
+    }
+}
+
 /* A shadow row at a committed position sees what an ordinary mask there would see, and nobody sees it. */
 static void shadow_rows(void **state)
 {
@@ -531,7 +558,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_reference),         cmocka_unit_test(cached_equals_fresh),
-        cmocka_unit_test(same_bits_for_any_threads), cmocka_unit_test(shadow_rows),
+        cmocka_unit_test(same_bits_for_any_threads), cmocka_unit_test(packed_equals_rows),
+        cmocka_unit_test(shadow_rows),
         cmocka_unit_test(rows_that_stand_in),        cmocka_unit_test(groups_and_places),
         cmocka_unit_test(half_kv_is_close),          cmocka_unit_test(shared_kv),
         cmocka_unit_test(scores_and_logits),         cmocka_unit_test(refuses),

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/size.h"
+#include "format/t32.h"
 
 enum { MAX_THREADS = 1024, LINE = 64 };
 
@@ -13,6 +14,14 @@ enum { MAX_THREADS = 1024, LINE = 64 };
 
 /* A vector of floats that lies well can be used where it is. */
 static bool in_place(const tensor *t) { return t->type == QT_F32 && (uintptr_t)t->data % sizeof(float) == 0; }
+
+static llada_status packed_ok(const tensor *t, llada_err *err)
+{
+    t32_shape s;
+    if (t32_shape_of(&s, t->type, (uint64_t)t->n_rows, (uint64_t)t->cols)) return LLADA_OK;
+    return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s of %lld x %lld values can't be packed as %s", t->name,
+                      (long long)t->n_rows, (long long)t->cols, quant_get(t->type)->name);
+}
 
 static llada_status weight_ok(const tensor *t, llada_err *err)
 {
@@ -25,6 +34,7 @@ static llada_status weight_ok(const tensor *t, llada_err *err)
     if (t->cols < 1 || t->cols > INT32_MAX / 2 || t->n_rows < 1 || t->n_rows > INT32_MAX / 2)
         return llada_fail(err, LLADA_UNSUPPORTED, "tensor %.64s is %lld x %lld, the largest side is %d", t->name,
                           (long long)t->n_rows, (long long)t->cols, INT32_MAX / 2);
+    if (t->layout == LAYOUT_T32) return packed_ok(t, err);
     if (!quant_row_bytes(t->type, (uint64_t)t->cols, &bytes) || bytes != t->row_bytes)
         return llada_fail(err, LLADA_BAD_MODEL, "tensor %.64s has rows of %zu bytes, %lld values of %s need %zu",
                           t->name, t->row_bytes, (long long)t->cols, q->name, bytes);

@@ -3,6 +3,7 @@
  * column are added block by block in rising k, bias and residual last: out[i][j] depends on row i of x and row j of the
  * weights only. */
 #include "device/cpu/cpu.h"
+#include "format/t32.h"
 
 enum { LINE = 64 };                     /* bytes of a cache line */
 static const double SHARE_WORK = 40000; /* multiply-adds: about the cost of waking a thread */
@@ -21,10 +22,14 @@ typedef struct {
     const float *x, *bias, *residual;
     float *out;
     int m, n, k;
+    t32_shape t32; /* of w in LAYOUT_T32 */
 } job;
 
 /* Float weights that lie well are used where they are. */
-static bool in_place(const tensor *w) { return w->type == QT_F32 && (uintptr_t)w->data % sizeof(float) == 0; }
+static bool in_place(const tensor *w)
+{
+    return w->type == QT_F32 && w->layout == LAYOUT_ROWS && (uintptr_t)w->data % sizeof(float) == 0;
+}
 
 /* The packed weights of column j from column p of k on. */
 static const uint8_t *packed(const job *b, int j, int p)
@@ -33,11 +38,29 @@ static const uint8_t *packed(const job *b, int j, int p)
     return (const uint8_t *)b->w->data + (size_t)j * b->w->row_bytes + (size_t)p / (size_t)q->block * (size_t)q->bytes;
 }
 
+/* Column j, k values from p (where a tile begins) on, out of tiles.  A tile's row is unpacked as the GGUF block it was,
+ * so that both layouts give the same bits. */
+static void unpack_tiles(const job *b, float *to, int j, int p, int k)
+{
+    const t32_shape *s = &b->t32;
+    uint8_t room[T32_BLOCK];
+
+    for (size_t done = 0, left; (left = (size_t)k - done) > 0; done += left < s->tile_k ? left : s->tile_k) {
+        const uint8_t *tile = t32_tile(s, b->w->data, (size_t)j / T32_ROWS, ((size_t)p + done) / s->tile_k);
+        b->c->k.unpack[s->type].fn(to + done, t32_block(s, tile, (size_t)j % T32_ROWS, room),
+                                   left < s->tile_k ? left : s->tile_k);
+    }
+}
+
 /* nr columns from j on, k columns from p on. */
 static void unpack_panel(const job *b, float *panel, int j, int nr, int p, int k)
 {
     kern_unpack_fn *unpack = b->c->k.unpack[b->w->type].fn;
 
+    if (b->w->layout == LAYOUT_T32) {
+        for (int r = 0; r < nr; r++) unpack_tiles(b, panel + (size_t)r * b->c->panel_ld, j + r, p, k);
+        return;
+    }
     for (int r = 0; r < nr; r++) unpack(panel + (size_t)r * b->c->panel_ld, packed(b, j + r, p), (size_t)k);
 }
 
@@ -55,6 +78,7 @@ static ahead ahead_of(const job *b, int j, int nr, int p, int hi)
     const int kc = b->c->k.mm.kc;
     ahead a = { .row_bytes = b->w->row_bytes };
 
+    if (b->w->layout == LAYOUT_T32) return a; /* in order: the hardware fetches ahead */
     if (p + kc < b->k) {
         p += kc;
     } else { /* the next panel begins */
@@ -144,5 +168,6 @@ void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const te
 
     b.n = (int)w->n_rows;
     b.k = (int)w->cols;
+    if (w->layout == LAYOUT_T32) (void)t32_shape_of(&b.t32, w->type, (uint64_t)b.n, (uint64_t)b.k);
     if (m > 0) cpu_share(c, (double)m * b.n * b.k, part, &b);
 }
