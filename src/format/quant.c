@@ -57,15 +57,12 @@ static void encode_bf16(void *dst, const float *src, size_t n)
 /* ------------------------------------------------------------ Q4_0: d f16, 16 bytes; w = d * (q - 8)
  * byte j holds value j in its low and value j + 16 in its high nibble */
 
-static void decode_q4_0(float *dst, const void *src, size_t n)
+static void levels_q4_0(uint8_t *level, float *scale, float *low, const void *src, size_t n)
 {
     const uint8_t *s = src;
-    for (; n; n -= 32, s += 18, dst += 32) {
-        float d = q_half(s);
-        for (int j = 0; j < 16; j++) {
-            dst[j] = (float)((s[2 + j] & 15) - 8) * d;
-            dst[j + 16] = (float)((s[2 + j] >> 4) - 8) * d;
-        }
+    for (; n; n -= 32, s += 18, level += 32) {
+        *scale++ = q_half(s);
+        q_nibbles(level, s + 2);
     }
 }
 
@@ -84,12 +81,12 @@ static void encode_q4_0(void *dst, const float *src, size_t n)
 
 /* ------------------------------------------------------------ Q8_0: d f16, 32 signed bytes; w = d * q */
 
-static void decode_q8_0(float *dst, const void *src, size_t n)
+static void levels_q8_0(uint8_t *level, float *scale, float *low, const void *src, size_t n)
 {
     const uint8_t *s = src;
-    for (; n; n -= 32, s += 34, dst += 32) {
-        float d = q_half(s);
-        for (int j = 0; j < 32; j++) dst[j] = (float)(int8_t)s[2 + j] * d;
+    for (; n; n -= 32, s += 34, level += 32) {
+        *scale++ = q_half(s);
+        for (int j = 0; j < 32; j++) level[j] = s[2 + j] ^ 128;
     }
 }
 
@@ -104,24 +101,63 @@ static void encode_q8_0(void *dst, const float *src, size_t n)
     }
 }
 
+/* ------------------------------------------------------------ from levels to values */
+
+static void decode_levels(float *dst, const void *src, size_t n, const quant_info *q)
+{
+    enum { STEP = 256 }; /* a multiple of every block */
+    uint8_t level[STEP];
+    float scale[STEP / 16], low[STEP / 16] = { 0 };
+    const uint8_t *s = src;
+
+    while (n) {
+        size_t m = n < STEP ? n : STEP;
+        q->levels(level, scale, low, s, m);
+        for (size_t i = 0; i < m; i++) {
+            size_t b = i / (size_t)q->grid.sub;
+            dst[i] = scale[b] * (float)(level[i] - q->grid.zero);
+            if (q->grid.low) dst[i] -= low[b];
+        }
+        s += m / (size_t)q->block * (size_t)q->bytes;
+        dst += m;
+        n -= m;
+    }
+}
+
 /* ------------------------------------------------------------ the table */
 
+#define DECODE(name, type)                                                                                             \
+    static void name(float *dst, const void *src, size_t n) { decode_levels(dst, src, n, quant_get(type)); }
+
+DECODE(decode_q4_0, QT_Q4_0)
+DECODE(decode_q4_1, QT_Q4_1)
+DECODE(decode_q5_0, QT_Q5_0)
+DECODE(decode_q5_1, QT_Q5_1)
+DECODE(decode_q8_0, QT_Q8_0)
+DECODE(decode_q2_k, QT_Q2_K)
+DECODE(decode_q3_k, QT_Q3_K)
+DECODE(decode_q4_k, QT_Q4_K)
+DECODE(decode_q5_k, QT_Q5_K)
+DECODE(decode_q6_k, QT_Q6_K)
+DECODE(decode_iq4_nl, QT_IQ4_NL)
+DECODE(decode_iq4_xs, QT_IQ4_XS)
+
 static const quant_info table[QT_COUNT] = {
-    [QT_F32] = { "F32", 1, 4, decode_f32, encode_f32 },
-    [QT_F16] = { "F16", 1, 2, decode_f16, encode_f16 },
-    [QT_BF16] = { "BF16", 1, 2, decode_bf16, encode_bf16 },
-    [QT_Q4_0] = { "Q4_0", 32, 18, decode_q4_0, encode_q4_0 },
-    [QT_Q4_1] = { "Q4_1", 32, 20, quant_decode_q4_1, quant_encode_q4_1 },
-    [QT_Q5_0] = { "Q5_0", 32, 22, quant_decode_q5_0, quant_encode_q5_0 },
-    [QT_Q5_1] = { "Q5_1", 32, 24, quant_decode_q5_1, quant_encode_q5_1 },
-    [QT_Q8_0] = { "Q8_0", 32, 34, decode_q8_0, encode_q8_0 },
-    [QT_Q2_K] = { "Q2_K", 256, 84, quant_decode_q2_k, NULL },
-    [QT_Q3_K] = { "Q3_K", 256, 110, quant_decode_q3_k, NULL },
-    [QT_Q4_K] = { "Q4_K", 256, 144, quant_decode_q4_k, quant_encode_q4_k },
-    [QT_Q5_K] = { "Q5_K", 256, 176, quant_decode_q5_k, quant_encode_q5_k },
-    [QT_Q6_K] = { "Q6_K", 256, 210, quant_decode_q6_k, quant_encode_q6_k },
-    [QT_IQ4_NL] = { "IQ4_NL", 32, 18, quant_decode_iq4_nl, NULL },
-    [QT_IQ4_XS] = { "IQ4_XS", 256, 136, quant_decode_iq4_xs, NULL },
+    [QT_F32] = { "F32", 1, 4, decode_f32, encode_f32, NULL, { 0 } },
+    [QT_F16] = { "F16", 1, 2, decode_f16, encode_f16, NULL, { 0 } },
+    [QT_BF16] = { "BF16", 1, 2, decode_bf16, encode_bf16, NULL, { 0 } },
+    [QT_Q4_0] = { "Q4_0", 32, 18, decode_q4_0, encode_q4_0, levels_q4_0, { 32, 4, 8, false } },
+    [QT_Q4_1] = { "Q4_1", 32, 20, decode_q4_1, quant_encode_q4_1, quant_levels_q4_1, { 32, 4, 0, true } },
+    [QT_Q5_0] = { "Q5_0", 32, 22, decode_q5_0, quant_encode_q5_0, quant_levels_q5_0, { 32, 5, 16, false } },
+    [QT_Q5_1] = { "Q5_1", 32, 24, decode_q5_1, quant_encode_q5_1, quant_levels_q5_1, { 32, 5, 0, true } },
+    [QT_Q8_0] = { "Q8_0", 32, 34, decode_q8_0, encode_q8_0, levels_q8_0, { 32, 8, 128, false } },
+    [QT_Q2_K] = { "Q2_K", 256, 84, decode_q2_k, NULL, quant_levels_q2_k, { 16, 2, 0, true } },
+    [QT_Q3_K] = { "Q3_K", 256, 110, decode_q3_k, NULL, quant_levels_q3_k, { 16, 3, 4, false } },
+    [QT_Q4_K] = { "Q4_K", 256, 144, decode_q4_k, quant_encode_q4_k, quant_levels_q4_k, { 32, 4, 0, true } },
+    [QT_Q5_K] = { "Q5_K", 256, 176, decode_q5_k, quant_encode_q5_k, quant_levels_q5_k, { 32, 5, 0, true } },
+    [QT_Q6_K] = { "Q6_K", 256, 210, decode_q6_k, quant_encode_q6_k, quant_levels_q6_k, { 16, 6, 32, false } },
+    [QT_IQ4_NL] = { "IQ4_NL", 32, 18, decode_iq4_nl, NULL, quant_levels_iq4_nl, { 32, 8, 128, false } },
+    [QT_IQ4_XS] = { "IQ4_XS", 256, 136, decode_iq4_xs, NULL, quant_levels_iq4_xs, { 32, 8, 128, false } },
 };
 
 const quant_info *quant_get(uint32_t type) { return type < QT_COUNT && table[type].name ? &table[type] : NULL; }

@@ -15,11 +15,25 @@ typedef enum {
     QT_COUNT = 31
 } quant_type;
 
+/* Packed values stand on grids: w = scale * (level - zero), or w = scale * level - low, with a scale (and a low) for
+ * each `sub` consecutive values, 16 or 32.  Levels are 0 .. 2^bits - 1. */
+typedef struct {
+    int sub, bits;
+    int zero;
+    bool low;
+} quant_grid;
+
+/* n values, a multiple of the block -> n levels, n / sub scales, and as many lows where the grid has them (else low is
+ * not touched). */
+typedef void quant_levels_fn(uint8_t *level, float *scale, float *low, const void *src, size_t n);
+
 typedef struct {
     const char *name;      /* "Q4_0" */
     int block, bytes;      /* values a block, bytes a block */
     void (*decode)(float *dst, const void *src, size_t n);  /* n values, a multiple of block; NULL: not supported yet */
     void (*encode)(void *dst, const float *src, size_t n);  /* NULL: decode only */
+    quant_levels_fn *levels; /* NULL: plain numbers, not on a grid */
+    quant_grid grid;
 } quant_info;
 
 /* NULL for a number that is not one of ours. */

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/half.h"
+#include "format/quant.h"
 
 static inline uint16_t q_le16(const uint8_t *s) { return (uint16_t)(s[0] | s[1] << 8); }
 
@@ -18,6 +19,15 @@ static inline void q_put16(uint8_t *d, uint16_t v)
 }
 
 static inline float q_half(const uint8_t *s) { return half_to_float(q_le16(s)); }
+
+/* 16 bytes to 32 levels: byte j holds value j in its low nibble and value j + 16 in its high one. */
+static inline void q_nibbles(uint8_t *level, const uint8_t *s)
+{
+    for (int j = 0; j < 16; j++) {
+        level[j] = s[j] & 15;
+        level[j + 16] = s[j] >> 4;
+    }
+}
 
 /* The value of largest magnitude, with its sign; the first one when several are equal; NaN is passed over. */
 static inline float q_peak(const float *x, int n)
@@ -45,15 +55,14 @@ static inline int q_round(float x, int lo, int hi)
 }
 
 /* n: values, a multiple of the block. */
-typedef void quant_decode_fn(float *dst, const void *src, size_t n);
 typedef void quant_encode_fn(void *dst, const float *src, size_t n);
 
 /* quant_legacy.c */
-quant_decode_fn quant_decode_q4_1, quant_decode_q5_0, quant_decode_q5_1, quant_decode_iq4_nl;
+quant_levels_fn quant_levels_q4_1, quant_levels_q5_0, quant_levels_q5_1, quant_levels_iq4_nl;
 quant_encode_fn quant_encode_q4_1, quant_encode_q5_0, quant_encode_q5_1;
 /* quant_k.c */
-quant_decode_fn quant_decode_q2_k, quant_decode_q3_k, quant_decode_q4_k, quant_decode_q5_k, quant_decode_q6_k;
-quant_decode_fn quant_decode_iq4_xs;
+quant_levels_fn quant_levels_q2_k, quant_levels_q3_k, quant_levels_q4_k, quant_levels_q5_k, quant_levels_q6_k;
+quant_levels_fn quant_levels_iq4_xs;
 /* quant_k_encode.c */
 quant_encode_fn quant_encode_q4_k, quant_encode_q5_k, quant_encode_q6_k;
 

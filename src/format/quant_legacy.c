@@ -4,7 +4,10 @@
 #include "format/quant_impl.h"
 
 /* Fifth bits: 32 of them, bit j of the little-endian word belongs to value j. */
-static uint32_t fifth_bits(const uint8_t *s) { return (uint32_t)q_le16(s) | (uint32_t)q_le16(s + 2) << 16; }
+static void add_fifth_bits(uint8_t *level, const uint8_t *s)
+{
+    for (int j = 0; j < 32; j++) level[j] |= (uint8_t)((s[j / 8] >> (j % 8) & 1) << 4);
+}
 
 static void put_fifth_bits(uint8_t *d, uint32_t v)
 {
@@ -26,15 +29,13 @@ static void range(const float *x, float *lo, float *hi)
 
 /* ------------------------------------------------------------ Q4_1: d f16, m f16, 16 bytes; w = d * q + m */
 
-void quant_decode_q4_1(float *dst, const void *src, size_t n)
+void quant_levels_q4_1(uint8_t *level, float *scale, float *low, const void *src, size_t n)
 {
     const uint8_t *s = src;
-    for (; n; n -= 32, s += 20, dst += 32) {
-        float d = q_half(s), m = q_half(s + 2);
-        for (int j = 0; j < 16; j++) {
-            dst[j] = (float)(s[4 + j] & 15) * d + m;
-            dst[j + 16] = (float)(s[4 + j] >> 4) * d + m;
-        }
+    for (; n; n -= 32, s += 20, level += 32) {
+        *scale++ = q_half(s);
+        *low++ = -q_half(s + 2);
+        q_nibbles(level, s + 4);
     }
 }
 
@@ -56,18 +57,13 @@ void quant_encode_q4_1(void *dst, const float *src, size_t n)
 
 /* ------------------------------------------------------------ Q5_0: d f16, fifth bits, 16 bytes; w = d * (q - 16) */
 
-void quant_decode_q5_0(float *dst, const void *src, size_t n)
+void quant_levels_q5_0(uint8_t *level, float *scale, float *low, const void *src, size_t n)
 {
     const uint8_t *s = src;
-    for (; n; n -= 32, s += 22, dst += 32) {
-        float d = q_half(s);
-        uint32_t h = fifth_bits(s + 2);
-        for (int j = 0; j < 16; j++) {
-            int a = (s[6 + j] & 15) | (int)(h >> j & 1) << 4;
-            int b = s[6 + j] >> 4 | (int)(h >> (j + 16) & 1) << 4;
-            dst[j] = (float)(a - 16) * d;
-            dst[j + 16] = (float)(b - 16) * d;
-        }
+    for (; n; n -= 32, s += 22, level += 32) {
+        *scale++ = q_half(s);
+        q_nibbles(level, s + 6);
+        add_fifth_bits(level, s + 2);
     }
 }
 
@@ -91,18 +87,14 @@ void quant_encode_q5_0(void *dst, const float *src, size_t n)
 /* ------------------------------------------------------------ Q5_1: d f16, m f16, fifth bits, 16 bytes
  * w = d * q + m */
 
-void quant_decode_q5_1(float *dst, const void *src, size_t n)
+void quant_levels_q5_1(uint8_t *level, float *scale, float *low, const void *src, size_t n)
 {
     const uint8_t *s = src;
-    for (; n; n -= 32, s += 24, dst += 32) {
-        float d = q_half(s), m = q_half(s + 2);
-        uint32_t h = fifth_bits(s + 4);
-        for (int j = 0; j < 16; j++) {
-            int a = (s[8 + j] & 15) | (int)(h >> j & 1) << 4;
-            int b = s[8 + j] >> 4 | (int)(h >> (j + 16) & 1) << 4;
-            dst[j] = (float)a * d + m;
-            dst[j + 16] = (float)b * d + m;
-        }
+    for (; n; n -= 32, s += 24, level += 32) {
+        *scale++ = q_half(s);
+        *low++ = -q_half(s + 2);
+        q_nibbles(level, s + 8);
+        add_fifth_bits(level, s + 4);
     }
 }
 
@@ -130,14 +122,12 @@ void quant_encode_q5_1(void *dst, const float *src, size_t n)
 
 const int8_t quant_iq4_levels[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
 
-void quant_decode_iq4_nl(float *dst, const void *src, size_t n)
+void quant_levels_iq4_nl(uint8_t *level, float *scale, float *low, const void *src, size_t n)
 {
     const uint8_t *s = src;
-    for (; n; n -= 32, s += 18, dst += 32) {
-        float d = q_half(s);
-        for (int j = 0; j < 16; j++) {
-            dst[j] = d * (float)quant_iq4_levels[s[2 + j] & 15];
-            dst[j + 16] = d * (float)quant_iq4_levels[s[2 + j] >> 4];
-        }
+    for (; n; n -= 32, s += 18, level += 32) {
+        *scale++ = q_half(s);
+        q_nibbles(level, s + 2);
+        for (int j = 0; j < 32; j++) level[j] = (uint8_t)(quant_iq4_levels[level[j]] + 128);
     }
 }
