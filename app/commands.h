@@ -15,5 +15,6 @@ int cmd_convert(const options *o);
 int cmd_quantize(const options *o);
 int cmd_serve(const options *o);
 int cmd_trace(const options *o);
+int cmd_devices(const options *o);
 
 #endif

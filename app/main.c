@@ -24,6 +24,7 @@ static int run_command(const opt_command *cmd, const options *o)
     case CMD_QUANTIZE: return cmd_quantize(o);
     case CMD_SERVE: return cmd_serve(o);
     case CMD_TRACE: return cmd_trace(o);
+    case CMD_DEVICES: return cmd_devices(o);
     default: return EXIT_FAILED;
     }
 }

@@ -50,7 +50,7 @@ static const opt_def table[] = {
     {"--set", OPT_PAIR, ONE_RECIPE, 0, 0, 0, false, "KEY=VALUE", "one recipe key", NULL},
 
     /* output */
-    {"--json", OPT_SWITCH, CMD_BENCH | CMD_RUN | CMD_EVAL | CMD_INFO | CMD_TOKENIZE, AT(json), 0, 0, false, NULL,
+    {"--json", OPT_SWITCH, CMD_BENCH | CMD_RUN | CMD_EVAL | CMD_INFO | CMD_TOKENIZE | CMD_DEVICES, AT(json), 0, 0, false, NULL,
      "JSON on standard output", NULL},
     {"--quiet -q", OPT_SWITCH, ~(unsigned)CMD_TRACE, AT(quiet), 0, 0, true, NULL,
      "no notes, no progress, no canvas", NULL},
@@ -156,6 +156,7 @@ static const opt_command commands[] = {
     {"serve", "[-m FILE] [--host NAME] [--port N] [flags]",
      "an OpenAI-compatible server, and a page to watch text form",
      CMD_SERVE, 0},
+    {"devices", "[--json]", "what passes can run on here", CMD_DEVICES, 0},
     {"trace", "FILE -o report.html", "the report of a trace that run --trace wrote", CMD_TRACE, 1},
 };
 

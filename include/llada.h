@@ -324,6 +324,17 @@ LLADA_API llada_status llada_likelihood(llada_session *s, const int32_t *prompt,
 /* CPU features the kernels know; bit i of a cpu_mask stands for the i-th name.  found: the bits of this machine. */
 LLADA_API const char *const *llada_cpu_features(size_t *n, uint64_t *found);
 
+typedef struct {
+    size_t size;       /* set by the caller */
+    const char *name;  /* "cpu"; never freed */
+    char about[256];   /* one line for people: what it is, or why it can't be used */
+    bool usable;
+    int32_t threads;   /* that a session takes when it is not told otherwise; 0: not a matter of threads */
+} llada_device_info;
+
+/* The i-th device that passes could run on; false behind the last. */
+LLADA_API bool llada_device_at(size_t i, llada_device_info *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,8 +1,10 @@
 /* api.c - the public entry points: arguments are checked, then handed on.  What each does stands in llada.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "decode/decode.h"
 #include "device/cpu/features.h"
 #include "model/builtin.h"
@@ -22,6 +24,21 @@ struct llada_session {
 const char *llada_version(void) { return LLADA_VERSION; }
 
 const char *const *llada_cpu_features(size_t *n, uint64_t *found) { return cpu_features(n, found); }
+
+bool llada_device_at(size_t i, llada_device_info *out)
+{
+    size_t n, at = 0;
+    uint64_t found = 0;
+    const char *const *names = cpu_features(&n, &found);
+    if (i > 0 || !out || out->size != sizeof *out) return false;
+    *out = (llada_device_info){.size = sizeof *out, .name = "cpu", .usable = true};
+    out->threads = os_cores() < DECODE_MOST_THREADS ? os_cores() : DECODE_MOST_THREADS;
+    for (size_t k = 0; k < n && at < sizeof out->about; k++)
+        if (found >> k & 1)
+            at += (size_t)snprintf(out->about + at, sizeof out->about - at, "%s%s", at ? " " : "", names[k]);
+    if (at == 0) snprintf(out->about, sizeof out->about, "plain C");
+    return true;
+}
 
 /* ---------------------------------------------------------------- models */
 

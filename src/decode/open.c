@@ -111,7 +111,8 @@ static llada_status open_device(decoder *d, device_weights *w, const decoder_lim
     int rows = d->exec == LLADA_EXEC_FUSED ? dense + job_rows : dense > job_rows ? dense : job_rows;
     int slots = count_slots(d, checks);
     if (slots == 0) return llada_fail(err, LLADA_BAD_ARG, "a context of %d positions is too long", d->cap);
-    int threads = lim->threads > 0 ? lim->threads : os_cores() < 16 ? os_cores() : 16;
+    int cores = os_cores() < DECODE_MOST_THREADS ? os_cores() : DECODE_MOST_THREADS;
+    int threads = lim->threads > 0 ? lim->threads : cores;
     int aside = d->exec == LLADA_EXEC_ASYNC ? (threads > 3 ? threads / 4 : 1) : 0;
     device_limits dl = {.max_rows = rows, .max_want = rows, .slots = slots, .max_pos = d->cap, .kv_f16 = lim->kv_f16,
                         .threads = threads > aside ? threads - aside : 1, .cpu_mask = lim->cpu_mask};

@@ -190,6 +190,11 @@ expect 1 '/dev/full' -- run -q -p "$question" --trace /dev/full
 
 expect 0 -- info
 has 'tiny-llada' 'vocabulary' '1216'
+expect 0 -- devices
+has 'cpu' 'threads'
+expect 0 -- devices --json
+json
+has '"usable": true'
 expect 0 -- info --json
 has '"n_vocab": 1216' '"arch": "llada"' '"mask_id": 1212'
 expect 0 -- tokenize -p "$question"

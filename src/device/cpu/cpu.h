@@ -57,6 +57,10 @@ void cpu_share(const device_ctx *c, double work, pool_fn fn, void *user);
 /* out[m][n] = x[m][k] w^T (+ bias) (+ residual), rows packed; out may be the residual. */
 void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const tensor *w, const float *bias,
                 const float *residual);
+/* The same of some rows of a matrix, w: out, bias and residual begin where its first row's results belong, in rows of ld
+ * values. */
+void cpu_matmul_rows(const device_ctx *c, float *out, size_t ld, const float *x, int m, const tensor *w,
+                     const float *bias, const float *residual);
 
 /* Stores K and V rows of a pass in their slots of a layer. */
 void cpu_store_kv(const device_ctx *c, const pass *p, int layer, const float *k, const float *v);

@@ -21,6 +21,7 @@ typedef struct {
     const tensor *w;
     const float *x, *bias, *residual;
     float *out;
+    size_t ld; /* values from row to row of out and residual */
     int m, n, k;
     t32_shape t32; /* of w in LAYOUT_T32 */
 } job;
@@ -110,7 +111,7 @@ static void fetch(ahead *a, int rows_done, int rows)
 static void put(const job *b, const float *sums, int i0, int m, int j, int nr)
 {
     for (int i = 0; i < m; i++) {
-        size_t at = (size_t)(i0 + i) * (size_t)b->n + (size_t)j;
+        size_t at = (size_t)(i0 + i) * b->ld + (size_t)j;
         for (int r = 0; r < nr; r++) {
             float v = sums[(size_t)r * b->c->sums_ld + (size_t)i];
             if (b->bias) v += b->bias[j + r];
@@ -164,7 +165,13 @@ static void part(void *user, int t, int n)
 void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const tensor *w, const float *bias,
                 const float *residual)
 {
-    job b = { .c = c, .w = w, .x = x, .bias = bias, .residual = residual, .out = out, .m = m };
+    cpu_matmul_rows(c, out, (size_t)w->n_rows, x, m, w, bias, residual);
+}
+
+void cpu_matmul_rows(const device_ctx *c, float *out, size_t ld, const float *x, int m, const tensor *w,
+                     const float *bias, const float *residual)
+{
+    job b = { .c = c, .w = w, .x = x, .bias = bias, .residual = residual, .out = out, .ld = ld, .m = m };
 
     b.n = (int)w->n_rows;
     b.k = (int)w->cols;
