@@ -1,66 +1,41 @@
-/* http.c - sockets, time-outs and limits, by libmicrohttpd, which only this file knows.
+/* http.c - requests and answers, by libmicrohttpd, which only this file knows.  Clients come in by the door (door.h).
  *
  * Each connection has a thread, so that a large body, a slow reader or a long wait holds up nobody else.  The library's
- * time-outs are off, as they count any byte as life; a watchman thread closes sockets instead:
- *   reading  read_seconds from the opening, or from the last answer, to a whole request
- *   sending  stall_seconds in which the other side took nothing
- * Of more than MOST_CONNECTIONS, the one that has been idle longest makes room; if none is, the new one is refused. */
+ * own time-outs are off, as they count any byte as life. */
 #include "routes.h"
 
-#include <errno.h>
-#include <linux/sockios.h>
 #include <microhttpd.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "door.h"
 
 enum {
-    MOST_CONNECTIONS = 64, SPARE_CONNECTIONS = 16, /* spare: to be told that there is no room */
     MEMORY_PER_CONNECTION = 64 << 10,              /* headers, and a piece of the answer */
     STACK_BYTES = 1 << 20,
     MOST_BODIES = 64 << 20,                        /* bytes of all bodies being read */
-    MOST_DISCARDED = 4 * ROUTES_MAX_BODY           /* a body up to this size is read to its end before it is refused */
+    MOST_DISCARDED = 4 * ROUTES_MAX_BODY,          /* a body of unknown length is read this far before it is cut */
+    SHORT_BODY = 64 << 10                          /* one that is refused is read up to this, to keep its connection */
 };
-#define IDLE_SECONDS 1.0 /* before a connection can be made to give way */
-#define WATCH_SECONDS 0.1
-
-typedef enum { CONN_FREE, CONN_READING, CONN_WORKING, CONN_SENDING } conn_state;
-
-typedef struct {
-    conn_state state;
-    int fd;
-    bool refused;  /* there was no room for it */
-    bool closing;  /* was shut down */
-    double since;  /* when the state, or what is still to send, last changed */
-    int unsent;
-} conn;
 
 struct server {
     server_opts o;
     routes *r;
+    door *door;
     struct MHD_Daemon *d;
-    int port;
     atomic_size_t bodies;
-    atomic_bool ending;
-    pthread_t watchman;
-    pthread_mutex_t lock;
-    conn conns[MOST_CONNECTIONS + SPARE_CONNECTIONS]; /* under the lock */
 };
 
 /* One request and its answer; owned by the connection until on_completed. */
 typedef struct {
     server *s;
     conn *c;
-    bool discard; /* the body is too large, or there is no room for it */
-    bool gone;
+    bool discard; /* the body: it is too large, or there is no room for it, or the answer is there already */
     size_t length;
     buf body;
     route_answer answer;
@@ -68,92 +43,28 @@ typedef struct {
 
 /* ---------------------------------------------------------------- connections */
 
-static void set_state(server *s, conn *c, conn_state state)
+static bool let_in(void *user, int fd)
 {
-    pthread_mutex_lock(&s->lock);
-    c->state = state;
-    c->since = now_seconds();
-    c->unsent = -1;
-    pthread_mutex_unlock(&s->lock);
+    server *s = user;
+    struct sockaddr_storage a = {.ss_family = AF_INET};
+    socklen_t n = sizeof a;
+    getpeername(fd, (struct sockaddr *)&a, &n);
+    return MHD_add_connection(s->d, fd, (struct sockaddr *)&a, n) == MHD_YES;
 }
 
-static int count_open(const server *s)
+static void told(void *user, int open, bool refused)
 {
-    int n = 0;
-    for (int i = 0; i < MOST_CONNECTIONS + SPARE_CONNECTIONS; i++)
-        n += s->conns[i].state != CONN_FREE && !s->conns[i].closing && !s->conns[i].refused;
-    return n;
-}
-
-/* The socket stays open until the library's thread has noticed; on_connection then frees the place. */
-static void shut(conn *c, bool reset)
-{
-    struct linger now = {.l_onoff = 1};
-    if (reset) setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
-    shutdown(c->fd, SHUT_RDWR);
-    c->closing = true;
-}
-
-/* Lock held. */
-static void make_room(server *s, conn *newest)
-{
-    conn *oldest = NULL;
-    for (int i = 0; i < MOST_CONNECTIONS + SPARE_CONNECTIONS; i++) {
-        conn *c = &s->conns[i];
-        if (c == newest || c->state != CONN_READING || c->closing || c->refused) continue;
-        if (!oldest || c->since < oldest->since) oldest = c;
-    }
-    if (oldest && now_seconds() - oldest->since > IDLE_SECONDS) shut(oldest, false);
-    else newest->refused = true;
+    server *s = user;
+    routes_connections(s->r, open);
+    if (refused) routes_answered(s->r, 503);
 }
 
 static void on_connection(void *cls, struct MHD_Connection *mc, void **context,
                           enum MHD_ConnectionNotificationCode what)
 {
     server *s = cls;
-    pthread_mutex_lock(&s->lock);
-    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        if (*context) *(conn *)*context = (conn){.state = CONN_FREE};
-    } else {
-        int i = 0;
-        while (i < MOST_CONNECTIONS + SPARE_CONNECTIONS - 1 && s->conns[i].state != CONN_FREE) i++;
-        conn *c = &s->conns[i];
-        *c = (conn){.state = CONN_READING, .since = now_seconds(), .unsent = -1};
-        c->fd = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        *context = c;
-        if (count_open(s) > MOST_CONNECTIONS) make_room(s, c);
-    }
-    routes_connections(s->r, count_open(s));
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* A place whose time is up is closed.  Lock held. */
-static void watch(const server *s, conn *c, double now)
-{
-    int unsent = 0;
-    if (c->closing) return;
-    if (c->state == CONN_READING && now - c->since > s->o.read_seconds) shut(c, false);
-    if (c->state != CONN_SENDING) return;
-    if (ioctl(c->fd, SIOCOUTQ, &unsent) == 0 && unsent != c->unsent) {
-        c->unsent = unsent;
-        c->since = now;
-    }
-    if (now - c->since > s->o.stall_seconds) shut(c, true);
-}
-
-static void *watch_all(void *user)
-{
-    server *s = user;
-    struct timespec pause = {.tv_nsec = (long)(WATCH_SECONDS * 1e9)};
-    while (!atomic_load(&s->ending)) {
-        nanosleep(&pause, NULL);
-        pthread_mutex_lock(&s->lock);
-        double now = now_seconds();
-        for (int i = 0; i < MOST_CONNECTIONS + SPARE_CONNECTIONS; i++)
-            if (s->conns[i].state != CONN_FREE) watch(s, &s->conns[i], now);
-        pthread_mutex_unlock(&s->lock);
-    }
-    return NULL;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) conn_left(s->door, *context);
+    else *context = door_conn(s->door, MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
 }
 
 /* ---------------------------------------------------------------- answers */
@@ -167,9 +78,9 @@ typedef struct {
 static ssize_t feed_read(void *cls, uint64_t pos, char *p, size_t most)
 {
     feed *f = cls;
-    set_state(f->s, f->c, CONN_WORKING);
+    conn_is(f->s->door, f->c, CONN_WORKING);
     long n = stream_read(f->stream, p, most);
-    set_state(f->s, f->c, CONN_SENDING);
+    conn_is(f->s->door, f->c, CONN_SENDING);
     return n > 0 ? (ssize_t)n : n == 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
@@ -228,7 +139,7 @@ static enum MHD_Result send_answer(exchange *x, struct MHD_Connection *mc, bool 
     if (close_after) MHD_add_response_header(m, "Connection", "close");
     else if (add) MHD_add_response_header(m, "Keep-Alive", "timeout=8");
     routes_answered(x->s->r, (int)status);
-    set_state(x->s, x->c, CONN_SENDING);
+    conn_is(x->s->door, x->c, CONN_SENDING);
     enum MHD_Result done = MHD_queue_response(mc, status, m);
     MHD_destroy_response(m);
     return done;
@@ -245,28 +156,28 @@ static route_request request_of(exchange *x, struct MHD_Connection *mc, const ch
 {
     return (route_request){.method = method, .path = url, .host = header(mc, "Host"), .origin = header(mc, "Origin"),
                            .type = header(mc, "Content-Type"), .authorization = header(mc, "Authorization"),
-                           .body = x->body.p ? x->body.p : "", .n_body = x->body.n, .fd = x->c->fd};
+                           .body = x->body.p ? x->body.p : "", .n_body = x->body.n, .fd = conn_socket(x->c)};
 }
 
-/* The headers are there. */
+/* The headers are there, and may be enough for an answer.  A short body is read to its end before that is sent: it is on
+ * its way already, and its connection can be kept. */
 static enum MHD_Result begin(server *s, struct MHD_Connection *mc, const char *url, const char *method, void **context)
 {
     exchange *x = buf_new(1, sizeof *x);
     *context = x;
     x->s = s;
     x->c = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    conn_is(s->door, x->c, CONN_BODY);
     const char *length = header(mc, "Content-Length");
+    bool waits = header(mc, "Expect"), endless = header(mc, "Transfer-Encoding");
     unsigned long long n = length ? strtoull(length, NULL, 10) : 0;
     route_request q = request_of(x, mc, url, method);
-    if (x->c->refused) {
-        routes_refuse(s->r, &x->answer, 503, "overloaded", "there are too many connections");
-        return send_answer(x, mc, true);
+    if (routes_check(s->r, &q, &x->answer)) {
+        if (n <= ROUTES_MAX_BODY) return MHD_YES;
+        routes_refuse(s->r, &x->answer, 413, "too_large", "the body is larger than 8 MiB");
     }
-    if (!routes_check(s->r, &q, &x->answer)) return send_answer(x, mc, n > 0 || header(mc, "Transfer-Encoding"));
-    x->discard = n > ROUTES_MAX_BODY;
-    if (n <= MOST_DISCARDED && !(x->discard && header(mc, "Expect"))) return MHD_YES;
-    routes_refuse(s->r, &x->answer, 413, "too_large", "the body is larger than 8 MiB");
-    return send_answer(x, mc, true);
+    x->discard = true;
+    return n <= SHORT_BODY && !waits && !endless ? MHD_YES : send_answer(x, mc, true);
 }
 
 static enum MHD_Result take(exchange *x, const char *p, size_t n)
@@ -286,18 +197,12 @@ static void drop_body(exchange *x)
     buf_free(&x->body);
 }
 
-static enum MHD_Result on_request(void *cls, struct MHD_Connection *mc, const char *url, const char *method,
-                                  const char *version, const char *data, size_t *n, void **context)
+/* The whole request is there. */
+static enum MHD_Result end(exchange *x, struct MHD_Connection *mc, const char *url, const char *method)
 {
-    server *s = cls;
-    exchange *x = *context;
-    if (!x) return begin(s, mc, url, method, context);
-    if (*n) {
-        size_t given = *n;
-        *n = 0;
-        return take(x, data, given);
-    }
-    set_state(s, x->c, CONN_WORKING);
+    server *s = x->s;
+    conn_is(s->door, x->c, CONN_WORKING);
+    if (x->answer.status) return send_answer(x, mc, false);
     if (x->discard) {
         bool large = x->length > ROUTES_MAX_BODY;
         if (large) routes_refuse(s->r, &x->answer, 413, "too_large", "the body is larger than 8 MiB");
@@ -311,59 +216,26 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mc, const ch
     return here ? send_answer(x, mc, false) : MHD_NO;
 }
 
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *mc, const char *url, const char *method,
+                                  const char *version, const char *data, size_t *n, void **context)
+{
+    exchange *x = *context;
+    if (!x) return begin(cls, mc, url, method, context);
+    if (!*n) return end(x, mc, url, method);
+    size_t given = *n;
+    *n = 0;
+    return take(x, data, given);
+}
+
 static void on_completed(void *cls, struct MHD_Connection *mc, void **context, enum MHD_RequestTerminationCode why)
 {
     exchange *x = *context;
     if (!x) return;
-    set_state(x->s, x->c, CONN_READING);
+    conn_is(x->s->door, x->c, CONN_READING);
     drop_body(x);
     routes_free(&x->answer);
     free(x);
     *context = NULL;
-}
-
-/* ---------------------------------------------------------------- listening */
-
-static bool is_loopback(const struct sockaddr *a)
-{
-    if (a->sa_family == AF_INET)
-        return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
-    return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
-}
-
-static int port_of(int fd)
-{
-    struct sockaddr_storage a;
-    socklen_t n = sizeof a;
-    if (getsockname(fd, (struct sockaddr *)&a, &n)) return 0;
-    if (a.ss_family == AF_INET6) return ntohs(((struct sockaddr_in6 *)&a)->sin6_port);
-    return ntohs(((struct sockaddr_in *)&a)->sin_port);
-}
-
-/* -1: why tells. */
-static int listen_at(const server_opts *o, char *why, size_t cap)
-{
-    char port[16];
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
-    int on = 1, fd = -1;
-    snprintf(port, sizeof port, "%d", o->port);
-    int rc = getaddrinfo(o->host, port, &hints, &list);
-    if (rc) {
-        snprintf(why, cap, "--host %.200s: %s", o->host, gai_strerror(rc));
-        return -1;
-    }
-    if (!is_loopback(list->ai_addr) && !o->key) {
-        snprintf(why, cap, "--host %.200s can be reached from other machines: give an --api-key, or LLADA_API_KEY",
-                 o->host);
-    } else if ((fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) < 0 ||
-               setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
-               bind(fd, list->ai_addr, list->ai_addrlen) || listen(fd, 256)) {
-        snprintf(why, cap, "cannot listen at %.200s port %d: %s", o->host, o->port, strerror(errno));
-        if (fd >= 0) close(fd);
-        fd = -1;
-    }
-    freeaddrinfo(list);
-    return fd;
 }
 
 /* ---------------------------------------------------------------- life */
@@ -374,61 +246,62 @@ void server_defaults(server_opts *o)
                        .read_seconds = 10, .stall_seconds = 30};
 }
 
+/* What the door sends to whom there is no place for: he may not even have said yet what he wants. */
+static buf no_place(server *s)
+{
+    route_answer a = {0};
+    buf out = {0};
+    routes_refuse(s->r, &a, 503, "overloaded", "there are too many connections");
+    buf_fmt(&out, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %zu\r\nRetry-After: %d\r\n"
+                  "Cache-Control: no-store\r\nConnection: close\r\n\r\n", a.type, a.body.n, a.retry_after);
+    buf_add(&out, a.body.p, a.body.n);
+    routes_free(&a);
+    return out;
+}
+
+static bool start(server *s)
+{
+    s->d = MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
+                                MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC,
+                            0, NULL, NULL, on_request, s,
+                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)DOOR_MOST_CONNS,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
+                            MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_END);
+    return s->d && door_start(s->door);
+}
+
 bool server_open(server **out, const server_opts *o, char *why, size_t cap)
 {
-    int fd = listen_at(o, why, cap);
-    if (fd < 0) return false;
     server *s = buf_new(1, sizeof *s);
     s->o = *o;
-    s->port = port_of(fd);
-    pthread_mutex_init(&s->lock, NULL);
     s->r = routes_open(&s->o);
-    bool watched = pthread_create(&s->watchman, NULL, watch_all, s) == 0;
-    if (watched)
-        s->d = MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
-                                    MHD_USE_ITC,
-                                0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
-                                MHD_OPTION_CONNECTION_LIMIT, (unsigned)(MOST_CONNECTIONS + SPARE_CONNECTIONS),
-                                MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
-                                MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
-                                MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
-                                MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_END);
-    if (s->d) {
+    s->door = door_open(&(door_opts){&s->o, no_place(s), let_in, told, s}, why, cap);
+    if (s->door && start(s)) {
         *out = s;
         return true;
     }
-    snprintf(why, cap, "the server's threads could not be started");
-    close(fd);
-    atomic_store(&s->ending, true);
-    if (watched) pthread_join(s->watchman, NULL);
-    routes_close(&s->r);
-    free(s);
+    if (s->door) snprintf(why, cap, "the server's threads could not be started");
+    server_close(&s);
     return false;
 }
 
 void server_model(server *s, const llada_model *m, const llada_recipe *r) { routes_model(s->r, m, r); }
 
-int server_port(const server *s) { return s->port; }
+int server_port(const server *s) { return door_port(s->door); }
 
 /* Answers that are ready still go out. */
 static void let_finish(server *s, double seconds)
 {
     struct timespec pause = {.tv_nsec = 10000000};
     double until = now_seconds() + seconds;
-    for (bool busy = true; busy && now_seconds() < until;) {
-        busy = false;
-        pthread_mutex_lock(&s->lock);
-        for (int i = 0; i < MOST_CONNECTIONS + SPARE_CONNECTIONS; i++)
-            busy |= s->conns[i].state == CONN_WORKING || s->conns[i].state == CONN_SENDING;
-        pthread_mutex_unlock(&s->lock);
-        if (busy) nanosleep(&pause, NULL);
-    }
+    while (door_busy(s->door) && now_seconds() < until) nanosleep(&pause, NULL);
 }
 
 void server_drain(server *s, double seconds)
 {
-    int fd = MHD_quiesce_daemon(s->d);
-    if (fd >= 0) close(fd);
+    door_stop(s->door);
     routes_drain(s->r, seconds);
     let_finish(s, 1);
 }
@@ -437,12 +310,11 @@ void server_close(server **sp)
 {
     server *s = *sp;
     if (!s) return;
+    if (s->door) door_stop(s->door);
     routes_drain(s->r, 0);
-    MHD_stop_daemon(s->d);
-    atomic_store(&s->ending, true);
-    pthread_join(s->watchman, NULL);
+    if (s->d) MHD_stop_daemon(s->d);
+    door_close(&s->door);
     routes_close(&s->r);
-    pthread_mutex_destroy(&s->lock);
     free(s);
     *sp = NULL;
 }

@@ -176,12 +176,25 @@ static void drop_dead(queue *q)
     }
 }
 
+static bool has_room(queue *q)
+{
+    drop_dead(q);
+    int most = q->o.waiting + (q->running ? 0 : 1); /* the worker will take one at once */
+    return !q->closed && q->n < most;
+}
+
+bool queue_has_room(queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    bool room = has_room(q);
+    pthread_mutex_unlock(&q->lock);
+    return room;
+}
+
 bool queue_add(queue *q, job *j)
 {
     pthread_mutex_lock(&q->lock);
-    drop_dead(q);
-    int most = q->o.waiting + (q->running ? 0 : 1); /* the worker will take one at once */
-    bool room = !q->closed && q->n < most;
+    bool room = has_room(q);
     if (room) {
         pthread_mutex_lock(&j->lock);
         j->refs++;

@@ -18,6 +18,7 @@ queue *queue_open(const queue_opts *o); /* NULL: no thread could be started */
 /* False: the line is full, even without the jobs whose clients have gone.  Else the worker has a reference of its
  * own. */
 bool queue_add(queue *q, job *j);
+bool queue_has_room(queue *q); /* what queue_add would say now */
 void queue_count(queue *q, int *running, int *waiting);
 double queue_seconds(queue *q); /* how long a job took of late */
 /* Takes no more; waits for what is there, and stops it after so long. */

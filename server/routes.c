@@ -110,6 +110,18 @@ static bool needs_model(routes *r, route_answer *a)
     return false;
 }
 
+static void line_is_full(routes *r, route_answer *a)
+{
+    int running, waiting;
+    queue_count(r->q, &running, &waiting);
+    char why[160];
+    snprintf(why, sizeof why, "%d running and %d waiting: the line is full", running, waiting);
+    metrics_full(&r->m);
+    routes_refuse(r, a, 503, "overloaded", why);
+    double seconds = queue_seconds(r->q) * (waiting + running) / 2;
+    a->retry_after = seconds < 1 ? 1 : seconds > 60 ? 60 : (int)seconds;
+}
+
 static bool health(routes *r, const route_request *q, route_answer *a)
 {
     bool good = atomic_load(&r->ready) && !atomic_load(&r->draining);
@@ -275,18 +287,6 @@ static bool detokenize(routes *r, const route_request *q, route_answer *a)
 
 enum { LOOKS_PER_SECOND = 20 };
 
-static void line_is_full(routes *r, route_answer *a)
-{
-    int running, waiting;
-    queue_count(r->q, &running, &waiting);
-    char why[160];
-    snprintf(why, sizeof why, "%d running and %d waiting: the line is full", running, waiting);
-    metrics_full(&r->m);
-    routes_refuse(r, a, 503, "overloaded", why);
-    double seconds = queue_seconds(r->q) * (waiting + running) / 2;
-    a->retry_after = seconds < 1 ? 1 : seconds > 60 ? 60 : (int)seconds;
-}
-
 /* Waits until the job runs (streamed) or is done; false: the client has gone. */
 static bool wait_for(job *j, bool streamed)
 {
@@ -356,22 +356,23 @@ static bool infill(routes *r, const route_request *q, route_answer *a) { return 
 typedef struct {
     const char *path;
     bool post, open, early; /* open: no key; early: also while the model is being loaded */
+    bool line;              /* a generation: it may have to wait in line */
     bool (*handle)(routes *r, const route_request *q, route_answer *a);
 } route;
 
 static const route table[] = {
-    {"/health", false, true, true, health},
-    {"/", false, true, true, page},
-    {"/page.css", false, true, true, page},
-    {"/page.js", false, true, true, page},
-    {"/v1/models", false, false, false, models},
-    {"/props", false, false, false, props},
-    {"/metrics", false, false, true, show_metrics},
-    {"/v1/chat/completions", true, false, false, chat},
-    {"/v1/completions", true, false, false, complete},
-    {"/infill", true, false, false, infill},
-    {"/tokenize", true, false, false, tokenize},
-    {"/detokenize", true, false, false, detokenize},
+    {"/health", false, true, true, false, health},
+    {"/", false, true, true, false, page},
+    {"/page.css", false, true, true, false, page},
+    {"/page.js", false, true, true, false, page},
+    {"/v1/models", false, false, false, false, models},
+    {"/props", false, false, false, false, props},
+    {"/metrics", false, false, true, false, show_metrics},
+    {"/v1/chat/completions", true, false, false, true, chat},
+    {"/v1/completions", true, false, false, true, complete},
+    {"/infill", true, false, false, true, infill},
+    {"/tokenize", true, false, false, false, tokenize},
+    {"/detokenize", true, false, false, false, detokenize},
 };
 
 static const route *find(const routes *r, const char *path)
@@ -400,8 +401,12 @@ bool routes_check(routes *r, const route_request *q, route_answer *a)
         routes_refuse(r, a, 401, "invalid_api_key", "an API key is needed, as in 'Authorization: Bearer KEY'");
     else if (w->post && !guard_json(q->type))
         routes_refuse(r, a, 415, "bad_content_type", "the Content-Type must be application/json");
+    else if (w->early || !needs_model(r, a))
+        return w->early;
+    else if (w->line && !queue_has_room(r->q)) /* known before the text is read, which takes time */
+        line_is_full(r, a);
     else
-        return w->early || needs_model(r, a);
+        return true;
     return false;
 }
 

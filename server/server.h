@@ -1,10 +1,11 @@
 /* server.h - the HTTP server behind `llada serve`, as the program sees it.  docs/server.md is its manual.
  *
- *     http.c      connections, time-outs, limits: the only file that knows libmicrohttpd
+ *     door.c      who is connected: listening, places, time-outs
+ *     http.c      requests and answers on a connection: the only file that knows libmicrohttpd
  *     routes.c    which request is answered by what; guard.c who may ask (Host, Origin, key)
  *     openai.c    request JSON -> a generation; reply.c a generation -> response JSON
  *     queue.c     the worker, its session, the jobs waiting for it
- *     board.c     what is known of a running job: cells of the canvas, settled text, counters
+ *     job.c       what is known of a running job: cells of the canvas, settled text, counters
  *     answer.c    settled tokens -> text that may be shown: whole characters, stop strings
  *     stream.c    a running job -> server-sent events
  *     page.c      the page, as bytes in the program */
