@@ -485,6 +485,7 @@ void opt_free(options *o)
     free(o->sets.p);
     free(o->recipes.p);
     free(o->allow_hosts.p);
+    free(o->origins.p);
     *o = (options){0};
 }
 

@@ -55,7 +55,7 @@ typedef struct {
     bool save;
     /* serve */
     const char *host, *api_key;
-    opt_list allow_hosts;
+    opt_list allow_hosts, origins;
     int64_t port, queue;  /* 0: the default */
     bool any_port, metrics;
     /* tokenize, logits */

@@ -94,6 +94,8 @@ static const opt_def table[] = {
      "clients must send it; better LLADA_API_KEY, as others can see a command line", NULL},
     {"--allow-host", OPT_LIST, CMD_SERVE, AT(allow_hosts), 0, 0, false, "NAME",
      "a further name that this server is reached by; may be repeated", NULL},
+    {"--cors", OPT_LIST, CMD_SERVE, AT(origins), 0, 0, false, "ORIGIN",
+     "pages of that origin may use the server too; may be repeated", NULL},
     {"--queue", OPT_INT, CMD_SERVE, AT(queue), 1, 1024, true, "N",
      "requests that may wait for the one that runs (default 16)", NULL},
     {"--metrics", OPT_SWITCH, CMD_SERVE, AT(metrics), 0, 0, true, NULL, "answer GET /metrics, for Prometheus", NULL},

@@ -23,6 +23,8 @@ static server_opts options_of(const options *o)
     s.key = o->api_key;
     s.hosts = o->allow_hosts.p;
     s.n_hosts = o->allow_hosts.n;
+    s.origins = o->origins.p;
+    s.n_origins = o->origins.n;
     s.metrics = o->metrics;
     if (o->queue) s.waiting = (int)o->queue;
     s.ctx = (int)o->ctx;

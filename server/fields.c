@@ -101,8 +101,11 @@ bool field_integer(const json_t *o, const char *name, int64_t lo, int64_t hi, in
         char given[64];
         if (json_is_integer(v)) snprintf(given, sizeof given, "%lld", (long long)i);
         else snprintf(given, sizeof given, "%g", d);
-        refuse(no, 400, "bad_value", name, "'%s' must be an integer in %lld..%lld, and is %s", name, (long long)lo,
-               (long long)hi, given);
+        char range[64];
+        if (lo == hi) snprintf(range, sizeof range, "%lld", (long long)lo);
+        else if (hi == INT64_MAX) snprintf(range, sizeof range, "an integer, %lld or more", (long long)lo);
+        else snprintf(range, sizeof range, "an integer in %lld..%lld", (long long)lo, (long long)hi);
+        refuse(no, 400, "bad_value", name, "'%s' must be %s, and is %s", name, range, given);
         return false;
     }
     *out = i;

@@ -64,6 +64,25 @@ bool guard_origin(const char *origin, const char *host)
     return n && host && !strcasecmp(origin + n, host);
 }
 
+const char *guard_listed(const char *origin, const char *const *origins, size_t n)
+{
+    for (size_t i = 0; i < n && origin; i++)
+        if (!strcmp(origin, origins[i])) return origins[i];
+    return NULL;
+}
+
+bool guard_is_origin(const char *s)
+{
+    char name[NAME_BYTES];
+    const char *host = strstr(s, "://");
+    if (!host || host == s) return false;
+    for (const char *p = s; p < host; p++)
+        if (!islower((unsigned char)*p) && (p == s || (!isdigit((unsigned char)*p) && !strchr("+-.", *p)))) return false;
+    for (const char *p = host + 3; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr(".-_:[]", *p)) return false;
+    return split_host(host + 3, name);
+}
+
 bool guard_key(const char *authorization, const char *key)
 {
     const char *given = authorization && !strncasecmp(authorization, "Bearer ", 7) ? authorization + 7 : "";

@@ -16,6 +16,11 @@ bool guard_host(const char *header, const char *bound, const char *const *hosts,
 /* No Origin header (NULL), or that of our own page: http or https and the Host header's text. */
 bool guard_origin(const char *origin, const char *host);
 
+/* The one of `origins` that the header is, letter by letter; NULL: none. */
+const char *guard_listed(const char *origin, const char *const *origins, size_t n);
+/* Something a browser may send as an Origin: scheme://host or scheme://host:port, with nothing behind it. */
+bool guard_is_origin(const char *s);
+
 /* "Bearer KEY", compared in a time that does not depend on where they differ. */
 bool guard_key(const char *authorization, const char *key);
 

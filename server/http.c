@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "door.h"
+#include "guard.h"
 
 enum {
     MEMORY_PER_CONNECTION = 64 << 10,              /* headers, and a piece of the answer */
@@ -109,10 +110,23 @@ static struct MHD_Response *make_response(exchange *x)
     return m;
 }
 
-static void add_headers(struct MHD_Response *m, const route_answer *a)
+/* Any header of a request is fine: the page is one we trust. */
+static void add_cors(struct MHD_Response *m, const route_answer *a)
+{
+    MHD_add_response_header(m, "Access-Control-Allow-Origin", a->cors);
+    MHD_add_response_header(m, "Access-Control-Expose-Headers", "Retry-After");
+    if (!a->preflight) return;
+    MHD_add_response_header(m, "Access-Control-Allow-Methods", "GET, POST");
+    MHD_add_response_header(m, "Access-Control-Allow-Headers", "*, Authorization"); /* the star is not for that one */
+    MHD_add_response_header(m, "Access-Control-Max-Age", "600");
+}
+
+static void add_headers(struct MHD_Response *m, const route_answer *a, bool cors)
 {
     char number[16];
-    MHD_add_response_header(m, "Content-Type", a->type);
+    if (a->type) MHD_add_response_header(m, "Content-Type", a->type);
+    if (a->cors) add_cors(m, a);
+    if (cors) MHD_add_response_header(m, "Vary", "Origin");
     MHD_add_response_header(m, "X-Content-Type-Options", "nosniff");
     MHD_add_response_header(m, "Cross-Origin-Resource-Policy", "same-origin");
     MHD_add_response_header(m, "Cache-Control", a->page ? "no-cache" : "no-store");
@@ -135,7 +149,7 @@ static enum MHD_Result send_answer(exchange *x, struct MHD_Connection *mc, bool 
     bool add = !x->answer.stream;
     struct MHD_Response *m = make_response(x);
     if (!m) return MHD_NO;
-    add_headers(m, &x->answer);
+    add_headers(m, &x->answer, x->s->o.n_origins > 0);
     if (close_after) MHD_add_response_header(m, "Connection", "close");
     else if (add) MHD_add_response_header(m, "Keep-Alive", "timeout=8");
     routes_answered(x->s->r, (int)status);
@@ -274,6 +288,12 @@ static bool start(server *s)
 
 bool server_open(server **out, const server_opts *o, char *why, size_t cap)
 {
+    for (size_t i = 0; i < o->n_origins; i++) {
+        if (guard_is_origin(o->origins[i])) continue;
+        snprintf(why, cap, "--cors %.200s: it must be as a browser sends it, like https://example.org or "
+                 "http://localhost:3000", o->origins[i]);
+        return false;
+    }
     server *s = buf_new(1, sizeof *s);
     s->o = *o;
     s->r = routes_open(&s->o);

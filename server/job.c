@@ -36,8 +36,12 @@ job *job_new(generation *g, const llada_model *m, int fd)
     j->refs = 1;
     j->fd = fd;
     size_t most = (size_t)j->gen.max_tokens;
-    j->cells = buf_new((size_t)j->gen.n_holes, sizeof *j->cells);
-    for (int32_t i = 0; i < j->gen.n_holes; i++) j->cells[i].token = -1;
+    j->cells = buf_new((size_t)j->gen.n_cells, sizeof *j->cells);
+    for (int32_t i = 0; i < j->gen.n_cells; i++) {
+        bool given = job_given(j, i);
+        j->cells[i] = (cell){.token = given ? j->gen.canvas[i] : -1, .confidence = given, .dirty = given,
+                             .state = given ? CELL_SETTLED : CELL_MASK};
+    }
     j->tokens = buf_new(most, sizeof *j->tokens);
     j->starts = buf_new(most, sizeof *j->starts);
     j->confidence = buf_new(most, sizeof *j->confidence);
@@ -80,6 +84,10 @@ bool job_look(job *j)
     return j->gone;
 }
 
+bool job_given(const job *j, int32_t pos)
+{
+    return j->gen.whole && j->gen.canvas[pos] != LLADA_HOLE;
+}
 
 bool job_bytes(const job *j, int32_t token, buf *out)
 {
@@ -122,21 +130,39 @@ static bool may_end(const job *j, int32_t token)
     return !has_bytes;
 }
 
-/* Gives the text what has settled at its end. */
-static void advance(job *j)
+static void take_given(job *j, int32_t token)
 {
-    for (; !j->ended && j->next_cell < j->gen.n_holes; j->next_cell++) {
-        const cell *c = &j->cells[j->next_cell];
-        if (c->state != CELL_SETTLED) break;
-        if (is_end(j, c->token) || j->n_tokens == j->gen.max_tokens) {
-            j->ended = true;
-        } else {
-            if (may_end(j, c->token)) break;
-            take_token(j, c->token, c->confidence);
-            if (j->text.stopped) j->ended = true;
-        }
+    buf bytes = {0};
+    job_bytes(j, token, &bytes);
+    if (bytes.n) answer_add(&j->text, bytes.p, bytes.n);
+    buf_free(&bytes);
+}
+
+/* Gives the text a cell that has settled; false: not yet. */
+static bool take_cell(job *j, int32_t pos, bool last)
+{
+    const cell *c = &j->cells[pos];
+    if (job_given(j, pos)) {
+        take_given(j, c->token);
+        j->filled = false;
+    } else if (j->filled || is_end(j, c->token) || j->n_tokens == j->gen.max_tokens) {
+        j->filled = true;
+        j->ended = !j->gen.whole;
+    } else {
+        if (!last && may_end(j, c->token)) return false;
+        take_token(j, c->token, c->confidence);
     }
-    int32_t block = j->gen.recipe.block < j->gen.n_holes ? j->gen.recipe.block : j->gen.n_holes;
+    j->ended |= j->text.stopped;
+    return true;
+}
+
+/* Gives the text what has settled at its end; last: nothing will change any more. */
+static void advance(job *j, bool last)
+{
+    while (!j->ended && j->next_cell < j->gen.n_cells && j->cells[j->next_cell].state == CELL_SETTLED &&
+           take_cell(j, j->next_cell, last))
+        j->next_cell++;
+    int32_t block = j->gen.recipe.block < j->gen.n_cells ? j->gen.recipe.block : j->gen.n_cells;
     if (j->first_block < 0 && (j->ended || j->next_cell >= block)) j->first_block = j->seconds;
 }
 
@@ -151,7 +177,7 @@ static void set_cell(cell *c, int32_t token, double confidence, cell_state state
 
 static void cell_event(job *j, const llada_event *ev)
 {
-    if (ev->pos < 0 || ev->pos >= j->gen.n_holes) return;
+    if (ev->pos < 0 || ev->pos >= j->gen.n_cells) return;
     cell *c = &j->cells[ev->pos];
     switch (ev->kind) {
     case LLADA_EV_COMMIT:
@@ -162,7 +188,7 @@ static void cell_event(job *j, const llada_event *ev)
     case LLADA_EV_DROP: set_cell(c, -1, ev->confidence, CELL_MASK); break;
     case LLADA_EV_SETTLE:
         set_cell(c, ev->token, ev->confidence, CELL_SETTLED);
-        advance(j);
+        advance(j, false);
         break;
     default: break;
     }
@@ -186,6 +212,17 @@ bool job_event(job *j, const llada_event *ev)
     return go_on;
 }
 
+/* Tokens the text waited with, because they might have been its end. */
+static void take_rest(job *j, const llada_result *res)
+{
+    if (j->gen.whole) {
+        advance(j, true);
+        return;
+    }
+    for (int32_t i = j->n_tokens; i < res->n_tokens && !j->text.stopped; i++)
+        take_token(j, res->tokens[i], i < res->n_canvas ? (float)res->confidence[i] : 0);
+}
+
 void job_finish(job *j, llada_status st, const llada_err *err, const llada_result *res)
 {
     pthread_mutex_lock(&j->lock);
@@ -195,9 +232,7 @@ void job_finish(job *j, llada_status st, const llada_err *err, const llada_resul
     j->err = *err;
     if (res->size) {
         j->result = *res;
-        /* tokens the text waited with, because they might have been its end */
-        for (int32_t i = j->n_tokens; st == LLADA_OK && !cut && i < res->n_tokens && !j->text.stopped; i++)
-            take_token(j, res->tokens[i], i < res->n_canvas ? (float)res->confidence[i] : 0);
+        if (st == LLADA_OK && !cut) take_rest(j, res);
     }
     j->result.tokens = j->result.canvas = NULL;
     j->result.confidence = NULL;
@@ -248,19 +283,31 @@ const char *job_finish_reason(const job *j)
     return j->text.stopped || j->result.finish == LLADA_FINISH_STOP ? "stop" : "length";
 }
 
+/* Where a draft without a template ends: at its end token, or behind its last token. */
+static int32_t draft_end(const job *j)
+{
+    int32_t last = 0;
+    for (int32_t i = 0; i < j->gen.n_cells && i < j->gen.max_tokens; i++) {
+        if (j->cells[i].token < 0) continue;
+        if (is_end(j, j->cells[i].token)) break;
+        last = i + 1;
+    }
+    return last;
+}
+
 void job_draft(const job *j, buf *out)
 {
     answer a = {0};
-    int32_t last = 0;
-    for (int32_t i = 0; i < j->gen.n_holes && i < j->gen.max_tokens; i++) {
-        if (j->cells[i].token >= 0 && is_end(j, j->cells[i].token)) break;
-        if (j->cells[i].token >= 0) last = i + 1;
-    }
     buf bytes = {0};
-    for (int32_t i = 0; i < last; i++) {
+    bool filled = false;
+    int32_t end = j->gen.whole ? j->gen.n_cells : draft_end(j);
+    for (int32_t i = 0; i < end; i++) {
+        int32_t token = j->cells[i].token;
+        filled = !job_given(j, i) && (filled || (token >= 0 && is_end(j, token)));
+        if (filled) continue;
         bytes.n = 0;
-        if (j->cells[i].token < 0) buf_str(&bytes, "\xE2\x96\x91");
-        else job_bytes(j, j->cells[i].token, &bytes);
+        if (token < 0) buf_str(&bytes, "\xE2\x96\x91");
+        else job_bytes(j, token, &bytes);
         if (bytes.n) answer_add(&a, bytes.p, bytes.n);
     }
     answer_end(&a);

@@ -12,9 +12,10 @@
 typedef struct {
     llada_recipe recipe;
     int32_t *prompt, n_prompt; /* owned */
-    int32_t *canvas, n_canvas; /* owned; NULL: all holes.  Else the holes come first */
-    int32_t n_holes;           /* positions the model writes */
-    int32_t max_tokens;
+    int32_t *canvas, n_canvas; /* owned; NULL: all holes */
+    int32_t n_cells;           /* positions that are shown, from the first: all of them, or the hole before a suffix */
+    bool whole;                /* what is given of the canvas is part of the text */
+    int32_t max_tokens;        /* most tokens of the model's own */
     uint64_t seed;
     char *stop[ANSWER_MAX_STOPS]; /* owned */
     int n_stop;
@@ -47,8 +48,9 @@ struct job {
     int fd;                     /* the client's socket; -1: not to be looked at any more */
     bool gone;                  /* the client closed, reset, or closed its side for writing */
     bool unwanted;              /* that, or the server ends: stop within a pass */
-    cell *cells;                /* [n_holes] owned */
+    cell *cells;                /* [n_cells] owned */
     int32_t next_cell;          /* cells before it are in the text */
+    bool filled;                /* the text of the hole that next_cell is in has ended */
     bool ended;                 /* the text before next_cell is all there is */
     answer text;                /* owned */
     int32_t n_tokens;           /* tokens given to the text */
@@ -83,7 +85,9 @@ void job_leave(job *j);   /* the connection ends: whatever still runs is unwante
 /* Tokens of the answer: those that begin before its end.  Lock held. */
 int32_t job_count(const job *j);
 const char *job_finish_reason(const job *j); /* of a job that is done: "stop" or "length" */
-/* The canvas as text: masks as U+2591, nothing behind the first end token nor behind the last token.  Lock held. */
+bool job_given(const job *j, int32_t pos); /* the cell is of the template: nothing the model writes */
+/* The canvas as text: masks as U+2591, nothing behind a hole's first end token nor, without a template, behind the last
+ * token.  Lock held. */
 void job_draft(const job *j, buf *out);
 /* A token's bytes, appended; false: a special token, which has none. */
 bool job_bytes(const job *j, int32_t token, buf *out);

@@ -36,8 +36,4 @@ typedef struct {
 bool openai_read(openai_ask *a, api_kind api, const char *body, size_t n, const openai_ground *g, refusal *no);
 void openai_free(openai_ask *a);
 
-/* Text to ids, plain or with special tokens recognised.  More ids than `most`: refused.  Owned by the caller. */
-bool openai_ids(const openai_ground *g, const char *s, size_t len, bool special, size_t most, int32_t **ids, size_t *n,
-                refusal *no);
-
 #endif

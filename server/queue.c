@@ -42,7 +42,7 @@ static bool same_recipe(const llada_recipe *a, const llada_recipe *b)
 /* The session is kept while requests are alike; it grows in steps, so that memory follows use and not the limit. */
 static llada_status open_session(queue *q, const generation *g, llada_err *err)
 {
-    int32_t need = g->n_prompt + (g->canvas ? g->n_canvas : g->n_holes);
+    int32_t need = g->n_prompt + (g->canvas ? g->n_canvas : g->n_cells);
     if (q->session && need <= q->ctx && same_recipe(&q->recipe, &g->recipe)) return LLADA_OK;
     llada_session_close(&q->session);
     llada_session_opts so = q->o.session;

@@ -3,6 +3,7 @@
 
 #include "guard.h"
 #include "page.h"
+#include "texts.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -229,7 +230,7 @@ static bool tokenize(routes *r, const route_request *q, route_answer *a)
     if (o && !field_text(o, "content", true, &s, &len, &no))
         refuse(&no, 400, "bad_value", "content", "'content' must be there: the text");
     if (o) field_bool(o, "parse_special", &special, &no);
-    if (!no.status && openai_ids(&r->ground, s, len, special, ROUTES_MAX_BODY, &ids, &n, &no))
+    if (!no.status && texts_ids(&r->ground, "content", s, len, special, ROUTES_MAX_BODY, &ids, &n, &no))
         for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
     free(ids);
     json_decref(o);
@@ -386,15 +387,19 @@ bool routes_check(routes *r, const route_request *q, route_answer *a)
 {
     const server_opts *o = r->o;
     const route *w = find(r, q->path);
+    a->cors = guard_listed(q->origin, o->origins, o->n_origins);
     bool get = !strcmp(q->method, "GET") || !strcmp(q->method, "HEAD"), post = !strcmp(q->method, "POST");
     if (!guard_host(q->host, o->host, o->hosts, o->n_hosts))
         routes_refuse(r, a, 403, "bad_host",
                       "the Host header names a host this server does not answer for (--allow-host)");
-    else if (!guard_origin(q->origin, q->host))
+    else if (!a->cors && !guard_origin(q->origin, q->host))
         routes_refuse(r, a, 403, "bad_origin", "pages of other sites may not use this server");
     else if (!w)
         routes_refuse(r, a, 404, "not_found", "there is nothing at this path");
-    else if (w->post ? !post : !get) {
+    else if (a->cors && !strcmp(q->method, "OPTIONS")) {
+        a->status = 204;
+        a->preflight = true;
+    } else if (w->post ? !post : !get) {
         routes_refuse(r, a, 405, "bad_method", w->post ? "this path takes POST" : "this path takes GET");
         a->allow = w->post ? "POST" : "GET, HEAD";
     } else if (!w->open && o->key && !guard_key(q->authorization, o->key))

@@ -20,6 +20,8 @@ typedef struct {
     int status;
     const char *type;         /* static; a Content-Type */
     const char *allow;        /* static; an Allow header; NULL: none */
+    const char *cors;         /* the page of which origin may read this; borrowed from the options; NULL: only ours */
+    bool preflight;           /* it may also ask */
     int retry_after;          /* seconds; 0: no such header */
     bool page;                /* part of the page: with its security policy */
     const char *bytes;        /* static; NULL: body */

@@ -22,6 +22,8 @@ typedef struct {
     const char *key;          /* NULL: none is asked for; required beyond loopback */
     const char *const *hosts; /* further names that may stand in a Host header; borrowed, until server_close */
     size_t n_hosts;
+    const char *const *origins; /* pages of these may use the server (CORS); borrowed, until server_close */
+    size_t n_origins;
     bool metrics;             /* GET /metrics */
     int waiting;              /* most requests waiting for the one that runs */
     int ctx;                  /* most positions of prompt and canvas; 0: what the model was trained for */

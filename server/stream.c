@@ -103,14 +103,13 @@ static json_t *cell_json(const job *j, int32_t pos)
     bool end = c->token >= 0 && (c->token == j->ends[0] || c->token == j->ends[1]);
     json_t *o = json_array();
     buf bytes = {0};
-    answer a = {0};
     buf_str(&bytes, "");
     if (c->token >= 0) job_bytes(j, c->token, &bytes);
     json_t *whole = json_stringn(bytes.p, bytes.n); /* NULL: no UTF-8 */
     json_array_append_new(o, json_integer(pos));
     json_array_append_new(o, whole ? json_incref(whole) : reply_text(bytes.p, bytes.n));
     json_array_append_new(o, json_real(c->confidence));
-    json_array_append_new(o, json_string(end ? "end" : states[c->state]));
+    json_array_append_new(o, json_string(job_given(j, pos) ? "given" : end ? "end" : states[c->state]));
     json_array_append_new(o, json_integer(c->changes));
     if (!whole) {
         json_t *list = json_array();
@@ -118,7 +117,6 @@ static json_t *cell_json(const job *j, int32_t pos)
         json_array_append_new(o, list);
     }
     json_decref(whole);
-    answer_free(&a);
     buf_free(&bytes);
     return o;
 }
@@ -130,7 +128,7 @@ static void start_event(stream *s)
     json_object_set_new(o, "id", json_string(s->name.id));
     json_object_set_new(o, "model", reply_text(s->name.model, strlen(s->name.model)));
     json_object_set_new(o, "recipe", json_string(j->gen.recipe.name));
-    json_object_set_new(o, "positions", json_integer(j->gen.n_holes));
+    json_object_set_new(o, "positions", json_integer(j->gen.n_cells));
     json_object_set_new(o, "block", json_integer(j->gen.recipe.block));
     json_object_set_new(o, "max_tokens", json_integer(j->gen.max_tokens));
     json_object_set_new(o, "prompt_tokens", json_integer(j->gen.n_prompt));
@@ -141,7 +139,7 @@ static void canvas_event(stream *s)
 {
     job *j = s->j;
     json_t *cells = json_array(), *o;
-    for (int32_t i = 0; i < j->gen.n_holes; i++) {
+    for (int32_t i = 0; i < j->gen.n_cells; i++) {
         if (!j->cells[i].dirty) continue;
         j->cells[i].dirty = false;
         json_array_append_new(cells, cell_json(j, i));

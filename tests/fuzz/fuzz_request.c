@@ -49,15 +49,19 @@ static void check_headers(char *s, size_t size)
 static void check_taken(const openai_ask *a)
 {
     const generation *g = &a->gen;
-    int32_t canvas = g->canvas ? g->n_canvas : g->n_holes;
-    must(g->n_prompt >= 0 && g->n_holes >= 1 && canvas >= g->n_holes, "no room to write");
+    int32_t canvas = g->canvas ? g->n_canvas : g->n_cells, holes = 0, first = 0;
+    must(g->n_prompt >= 0 && g->n_cells >= 1 && canvas >= g->n_cells, "no room to write");
     must(g->n_prompt + canvas <= ground.ctx, "more positions than there are");
-    must(g->max_tokens >= 1 && g->max_tokens <= g->n_holes, "more tokens than places");
+    must(g->max_tokens >= 1 && g->max_tokens <= g->n_cells, "more tokens than places");
+    for (int32_t i = 0; g->canvas && i < g->n_canvas; i++) holes += g->canvas[i] == LLADA_HOLE;
+    while (g->canvas && first < g->n_canvas && g->canvas[first] == LLADA_HOLE) first++;
+    must(!g->canvas || holes == g->max_tokens, "holes for another number of tokens");
+    must(!g->canvas || (g->whole ? g->n_cells == g->n_canvas : g->n_cells == holes && first >= holes), "cells astray");
     for (int i = 0; i < g->n_stop; i++) must(g->stop[i][0] != 0, "an empty stop string");
     for (int32_t i = 0; i < g->n_prompt; i++)
         must(g->prompt[i] >= 0 && g->prompt[i] < ground.info.n_vocab, "an id outside the vocabulary");
     for (int32_t i = 0; g->canvas && i < g->n_canvas; i++)
-        must((g->canvas[i] == LLADA_HOLE) == (i < g->n_holes), "holes are not first");
+        must(g->canvas[i] == LLADA_HOLE || (g->canvas[i] >= 0 && g->canvas[i] < ground.info.n_vocab), "an id astray");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -168,4 +168,39 @@ static inline const char *text_at(json_t *o, const char *path) /* "choices.0.mes
     return json_string_value(o);
 }
 
+/* Joins the deltas of a stream, or takes the last draft; finish[16] gets the reason. */
+static inline void join_stream(const char *events, bool replace, buf *text, char *finish)
+{
+    bool done = false;
+    buf_str(text, "");
+    for (const char *p = events; (p = strstr(p, "data: ")); p++) {
+        p += 6;
+        size_t n = strcspn(p, "\n");
+        if (!strncmp(p, "[DONE]", 6)) {
+            done = true;
+            continue;
+        }
+        assert_false(done);
+        json_t *o = json_loadb(p, n, 0, NULL);
+        assert_non_null(o);
+        const char *piece = text_at(o, "choices.0.delta.content"), *why = text_at(o, "choices.0.finish_reason");
+        if (!piece) piece = text_at(o, "choices.0.text");
+        if (!piece) piece = text_at(o, "content");
+        if (!why) why = text_at(o, "finish_reason");
+        if (replace && piece && (*piece || !json_object_get(o, "usage"))) text->n = 0;
+        if (piece) buf_str(text, piece);
+        if (why) snprintf(finish, 16, "%s", why);
+        json_decref(o);
+    }
+    assert_true(done);
+}
+
+static inline char *with_field(const char *body, const char *field) /* body without its last brace, field, brace */
+{
+    buf b = {0};
+    buf_add(&b, body, strlen(body) - 1);
+    buf_fmt(&b, ",%s}", field);
+    return b.p;
+}
+
 #endif

@@ -28,40 +28,6 @@ static int close_place(void **state)
 
 /* ---------------------------------------------------------------- streams */
 
-/* Joins the deltas of a stream (or takes the last draft); *finish gets the reason. */
-static void join(const char *events, bool replace, buf *text, char *finish)
-{
-    bool done = false;
-    buf_str(text, "");
-    for (const char *p = events; (p = strstr(p, "data: ")); p++) {
-        p += 6;
-        size_t n = strcspn(p, "\n");
-        if (!strncmp(p, "[DONE]", 6)) {
-            done = true;
-            continue;
-        }
-        assert_false(done);
-        json_t *o = json_loadb(p, n, 0, NULL);
-        assert_non_null(o);
-        const char *piece = text_at(o, "choices.0.delta.content"), *why = text_at(o, "choices.0.finish_reason");
-        if (!piece) piece = text_at(o, "choices.0.text");
-        if (!piece) piece = text_at(o, "content");
-        if (replace && piece) text->n = 0;
-        if (piece) buf_str(text, piece);
-        if (why) snprintf(finish, 16, "%s", why);
-        json_decref(o);
-    }
-    assert_true(done);
-}
-
-static char *with_field(const char *body, const char *field) /* body without its last brace, field, brace */
-{
-    buf b = {0};
-    buf_add(&b, body, strlen(body) - 1);
-    buf_fmt(&b, ",%s}", field);
-    return b.p;
-}
-
 static void check_streams(const place *p, const char *body)
 {
     static const struct { const char *field; bool replace; } ways[] = {
@@ -75,7 +41,7 @@ static void check_streams(const place *p, const char *body)
         char finish[16] = "", *streamed = with_field(body, ways[i].field);
         call(p->port, "/v1/chat/completions", streamed, &r);
         assert_int_equal(r.status, 200);
-        join(r.body.p, ways[i].replace, &got, finish);
+        join_stream(r.body.p, ways[i].replace, &got, finish);
         if (strcmp(got.p, want) != 0) fail_msg("%s: '%s' streamed, '%s' whole", streamed, got.p, want);
         assert_string_equal(finish, reason);
         buf_free(&got);
@@ -222,6 +188,9 @@ static void page_events(void **state)
 
 #define CHAT "/v1/chat/completions"
 #define TEXT "/v1/completions"
+#define TEXT_64 "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9 1 2 3 4 5 "
+#define TEXT_512 TEXT_64 TEXT_64 TEXT_64 TEXT_64 TEXT_64 TEXT_64 TEXT_64 TEXT_64
+#define LONG_TEXT TEXT_512 TEXT_512 TEXT_512 TEXT_512 /* more tokens than there are positions */
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 
 static const struct {
@@ -255,6 +224,11 @@ static const struct {
     {CHAT, "{" USER ",\"llada\":{\"recipe\":7}}", 400, "llada.recipe"},
     {CHAT, "{" USER ",\"llada\":{\"events\":1}}", 400, "events"},
     {CHAT, "{" USER ",\"max_tokens\":501}", 400, "messages"}, /* 12 + 501 of 512 positions */
+    {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"" LONG_TEXT "\"}]}", 400, "messages"},
+    {TEXT, "{\"prompt\":\"" LONG_TEXT "\"}", 400, "prompt"},
+    {TEXT, "{\"prompt\":\"x\",\"suffix\":\"" LONG_TEXT "\"}", 400, "suffix"},
+    {"/infill", "{\"input_prefix\":\"" LONG_TEXT "\"}", 400, "input_prefix"},
+    {"/infill", "{\"input_suffix\":\"" LONG_TEXT "\"}", 400, "input_suffix"},
     {CHAT, "{" USER ",\"llada\":{\"gen\":65536}}", 400, "messages"},
     {TEXT, "{\"prompt\":\"\"}", 400, "prompt"}, {TEXT, "{\"prompt\":[]}", 400, "prompt"}, {TEXT, "{\"prompt\":[[]]}", 400, "prompt"},
     {TEXT, "{}", 400, "prompt"}, {TEXT, "{\"prompt\":7}", 400, "prompt"}, {TEXT, "{\"prompt\":[\"a\",\"b\"]}", 400, "prompt"},
@@ -302,6 +276,26 @@ static void refusals(void **state)
     buf_free(&stops);
     json_decref(call_json(p->port, "/health", NULL, 200));
     print_message("%zu requests refused by name\n", n + 1);
+}
+
+/* Sentences that are read by people. */
+static void sentences(void **state)
+{
+    static const struct { const char *field, *sentence; } said[] = {
+        {"\"n\":2", "'n' must be 1, and is 2"},
+        {"\"top_k\":-1", "'top_k' must be an integer in 0..16777216, and is -1"},
+        {"\"seed\":-2", "'seed' must be an integer, -1 or more, and is -2"},
+        {"\"max_tokens\":501", "the prompt ('messages') has 12 tokens and the canvas 501, together 513 positions; "
+                               "this server takes 512"},
+    };
+    const place *p = *state;
+    for (size_t i = 0; i < COUNT(said); i++) {
+        char *body = with_field("{" USER "}", said[i].field);
+        json_t *o = call_json(p->port, CHAT, body, 400);
+        assert_string_equal(text_at(o, "error.message"), said[i].sentence);
+        json_decref(o);
+        free(body);
+    }
 }
 
 static void depth_and_size(void **state)
@@ -382,6 +376,61 @@ static void who_may_ask(void **state)
     }
 }
 
+/* Pages of an origin that was named may ask and read; of another, even one that looks like it, they may not. */
+static void other_pages(void **state)
+{
+    static const struct {
+        const char *method, *more;
+        int status;
+        const char *allowed; /* the origin that may read the answer; NULL: none */
+    } asks_of[] = {
+        {"POST", "Origin: http://app.example:3000\r\n", 200, "http://app.example:3000"},
+        {"POST", "Origin: https://two.example\r\n", 200, "https://two.example"},
+        {"POST", "Origin: http://app.example\r\n", 403, NULL},
+        {"POST", "Origin: https://app.example:3000\r\n", 403, NULL},
+        {"POST", "Origin: http://app.example:3000.evil.example\r\n", 403, NULL},
+        {"POST", "Origin: null\r\n", 403, NULL},
+        {"POST", "Origin: http://app.example:3000\r\nContent-Type: text/plain\r\n", 415, "http://app.example:3000"},
+        {"POST", "Origin: http://app.example:3000\r\nHost: evil.example\r\n", 403, "http://app.example:3000"},
+        {"POST", "Origin: http://localhost\r\n", 200, NULL},
+        {"POST", "", 200, NULL},
+        {"OPTIONS", "Origin: http://app.example:3000\r\nAccess-Control-Request-Method: POST\r\n", 204, "http://app.example:3000"},
+        {"OPTIONS", "Origin: http://evil.example\r\nAccess-Control-Request-Method: POST\r\n", 403, NULL},
+        {"OPTIONS", "", 405, NULL},
+    };
+    static const char *const origins[] = {"http://app.example:3000", "https://two.example"};
+    static const char *const wrong[] = {"*", "null", "", "app.example", "http://", "http://a.example/", "http://a.example/x",
+                                        "HTTP://a.example", "http://a b", "http://user@a.example", "http://a.example:x"};
+    place p;
+    server *none = NULL;
+    char why[512];
+    server_opts o = place_opts();
+    o.origins = origins;
+    o.n_origins = COUNT(origins);
+    place_open(&p, &o);
+    for (size_t i = 0; i < COUNT(asks_of); i++) {
+        reply r;
+        char want[128];
+        const char *body = !strcmp(asks_of[i].method, "POST") ? "{\"content\":\"x\"}" : NULL;
+        call_with(p.port, asks_of[i].method, "/tokenize", asks_of[i].more, body, body ? strlen(body) : 0, &r);
+        snprintf(want, sizeof want, "Access-Control-Allow-Origin: %s\r\n", asks_of[i].allowed ? asks_of[i].allowed : "");
+        bool told = strstr(r.head, asks_of[i].allowed ? want : "Access-Control-");
+        if (r.status != asks_of[i].status || told != !!asks_of[i].allowed)
+            fail_msg("%s %s: %d %s", asks_of[i].method, asks_of[i].more, r.status, r.head);
+        assert_non_null(strstr(r.head, "Vary: Origin\r\n"));
+        if (r.status == 204) assert_non_null(strstr(r.head, "Access-Control-Allow-Headers: *, Authorization\r\n"));
+        reply_free(&r);
+    }
+    place_close(&p);
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        o.origins = &wrong[i];
+        o.n_origins = 1;
+        if (server_open(&none, &o, why, sizeof why)) fail_msg("--cors '%s' was taken", wrong[i]);
+        assert_non_null(strstr(why, "--cors"));
+    }
+    (void)state;
+}
+
 static void keys_and_addresses(void **state)
 {
     place p;
@@ -406,6 +455,7 @@ static void keys_and_addresses(void **state)
     }
     o.port = p.port;
     assert_false(server_open(&none, &o, why, sizeof why)); /* taken */
+    assert_non_null(strstr(why, "something listens there already"));
     place_close(&p);
 }
 
@@ -425,8 +475,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_the_library), cmocka_unit_test(streams), cmocka_unit_test(other_shapes),
-        cmocka_unit_test(page_events), cmocka_unit_test(refusals), cmocka_unit_test(depth_and_size),
-        cmocka_unit_test(who_may_ask), cmocka_unit_test(keys_and_addresses), cmocka_unit_test(while_loading),
+        cmocka_unit_test(page_events), cmocka_unit_test(refusals), cmocka_unit_test(sentences), cmocka_unit_test(depth_and_size),
+        cmocka_unit_test(who_may_ask), cmocka_unit_test(other_pages), cmocka_unit_test(keys_and_addresses), cmocka_unit_test(while_loading),
     };
     return cmocka_run_group_tests(tests, open_place, close_place);
 }

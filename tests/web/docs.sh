@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The curl lines of docs/server.md, as they stand there, against the program.      docs.sh PROGRAM
+# The curl lines of README.md and docs/server.md, as they stand there, against the program.      docs.sh PROGRAM
 set -euo pipefail
 program=${1:?usage: docs.sh PROGRAM}
-doc=$(cd "$(dirname "$0")/../.." && pwd)/docs/server.md
+root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 "$program" serve --any-port 2>"$work/log" &
 server=$!
@@ -15,7 +15,8 @@ for _ in $(seq 300); do
 done
 [ -n "$port" ] || { cat "$work/log" >&2; exit 1; }
 # each ```sh block is one command
-awk -v dir="$work" '/^```sh$/ { n++; on = 1; next } /^```$/ { on = 0 } on { print > (dir "/" n ".sh") }' "$doc"
+awk -v dir="$work" '/^```sh$/ { n++; on = 1; next } /^```$/ { on = 0 } on { print > (dir "/" n ".sh") }' \
+    "$root/README.md" "$root/docs/server.md"
 n=0
 for command in "$work"/*.sh; do
     sed -i "s/127\.0\.0\.1:8080/127.0.0.1:$port/; s/^curl /curl -f /" "$command"
@@ -25,5 +26,5 @@ for command in "$work"/*.sh; do
     *) echo "docs: an answer that is none: $answer" >&2 && exit 1 ;;
     esac
 done
-[ "$n" -ge 6 ]
-echo "docs: $n curl lines of docs/server.md ran"
+[ "$n" -ge 9 ]
+echo "docs: $n curl lines of README.md and docs/server.md ran"
