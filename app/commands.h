@@ -13,6 +13,7 @@ int cmd_logits(const options *o);
 int cmd_bench(const options *o);
 int cmd_convert(const options *o);
 int cmd_quantize(const options *o);
+int cmd_pack(const options *o);
 int cmd_serve(const options *o);
 int cmd_trace(const options *o);
 int cmd_devices(const options *o);

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---------------------------------------------------------------- files of a checkpoint */
 
@@ -125,9 +126,15 @@ static int write_file(convert_model *m, const tools_checkpoint *c, const options
         tools_output_discard(&out);
         return rc;
     }
-    rewrite_begin(&w, o, "convert");
+    rewrite_begin(&w, o, "convert", o->arg2);
     llada_status st = tools_output_finish(&out, c, rewrite_threads(o), rewrite_tick, &w, &err);
     return rewrite_end(&w, st, &err);
+}
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 int cmd_convert(const options *o)
@@ -142,6 +149,11 @@ int cmd_convert(const options *o)
         if (known) app_error("convert needs a checkpoint folder and the file to write: llada convert DIR OUT.gguf");
         else app_error("--type %.32s: convert writes f16, f32, bf16 or q8_0; quantize makes the others of these",
                        m.type);
+        return EXIT_WRONG_USE;
+    }
+    if (is_file(o->arg)) {
+        app_error("%s is a file: convert takes a checkpoint folder (safetensors); quantize and pack take GGUF files",
+                  o->arg);
         return EXIT_WRONG_USE;
     }
     int rc = convert_read_config(&m, o->arg);

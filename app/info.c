@@ -70,7 +70,7 @@ static json_t *memory_json(const app_model *am)
     return list;
 }
 
-static void print_json(const app_model *am, const char *file)
+static void print_json(const app_model *am, const char *file, const tools_found *f)
 {
     const llada_model_info *i = &am->info;
     json_t *o = json_object();
@@ -80,6 +80,7 @@ static void print_json(const app_model *am, const char *file)
     json_object_set_new(o, "chat_layout", string_or_null(i->chat_layout));
     json_object_set_new(o, "n_params", json_integer((json_int_t)i->n_params));
     json_object_set_new(o, "file_bytes", json_integer((json_int_t)i->file_bytes));
+    json_object_set_new(o, "packed", json_boolean(f->n_packed > 0));
     const struct {
         const char *key;
         int32_t value;
@@ -156,7 +157,14 @@ static void memory_rows(text *t, const app_model *am)
     }
 }
 
-static void print_table(const app_model *am, const char *file)
+static void packed_row(text *t, const tools_found *f)
+{
+    if (f->n_packed)
+        row(t, "layout", "packed: %llu of %llu tensors", (unsigned long long)f->n_packed,
+            (unsigned long long)f->n_tensors);
+}
+
+static void print_table(const app_model *am, const char *file, const tools_found *f)
 {
     const llada_model_info *i = &am->info;
     text t = {0};
@@ -166,6 +174,7 @@ static void print_table(const app_model *am, const char *file)
     row(&t, "chat layout", "%s", i->chat_layout ? i->chat_layout : "unknown (--raw works, or --chat-layout NAME)");
     row(&t, "parameters", "%.2f M", (double)i->n_params / 1e6);
     row(&t, "weights", "%.1f MB", (double)i->file_bytes / 1e6);
+    packed_row(&t, f);
     row(&t, "layers", "%d", (int)i->n_layer);
     row(&t, "width", "%d, feed-forward %d", (int)i->n_embd, (int)i->n_ff);
     row(&t, "heads", "%d, keys and values %d", (int)i->n_head, (int)i->n_head_kv);
@@ -194,10 +203,10 @@ static void print_table(const app_model *am, const char *file)
 
 static void found_json(const tools_found *f, const char *file, const char *why)
 {
-    json_t *o = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:b,s:o,s:s}", "file", string_or_null(file),
+    json_t *o = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I,s:b,s:I,s:I,s:I,s:I,s:o,s:o,s:b,s:o,s:s}", "file", string_or_null(file),
                           "name", string_or_null(f->name), "arch", string_or_null(f->arch), "n_params",
                           (json_int_t)f->n_params,
-                          "file_bytes", (json_int_t)f->file_bytes, "n_tensors", (json_int_t)f->n_tensors, "n_layer",
+                          "file_bytes", (json_int_t)f->file_bytes, "n_tensors", (json_int_t)f->n_tensors, "packed", f->n_packed > 0, "n_layer",
                           (json_int_t)f->n_layer, "n_embd", (json_int_t)f->n_embd, "n_head", (json_int_t)f->n_head,
                           "n_ctx", (json_int_t)f->n_ctx, "types", string_or_null(f->types), "tokenizer",
                           string_or_null(f->tokenizer), "runs", 0, "why", string_or_null(why), "version",
@@ -217,6 +226,7 @@ static void found_table(const tools_found *f, const char *file, const char *why)
     row(&t, "architecture", "%s", f->arch[0] ? f->arch : "-");
     row(&t, "parameters", "%.2f M in %llu tensors", (double)f->n_params / 1e6, (unsigned long long)f->n_tensors);
     row(&t, "types", "%s", f->types);
+    packed_row(&t, f);
     row(&t, "file size", "%.1f MB", (double)f->file_bytes / 1e6);
     if (f->n_layer) row(&t, "layers", "%lld", (long long)f->n_layer);
     if (f->n_embd) row(&t, "width", "%lld", (long long)f->n_embd);
@@ -230,20 +240,19 @@ static void found_table(const tools_found *f, const char *file, const char *why)
 }
 
 /* Looks at the header; a file that can't be run is told of all the same.  EXIT_FINE: it can be. */
-static int probe(const options *o)
+static int probe(const options *o, tools_found *f)
 {
-    tools_found f;
     llada_err err = {0};
     llada_model *m = NULL;
     llada_model_opts mo;
-    if (!o->model || tools_inspect(o->model, &f, &err)) return EXIT_FINE; /* app_model_open says what is wrong */
+    if (!o->model || tools_inspect(o->model, f, &err)) return EXIT_FINE; /* app_model_open says what is wrong */
     llada_model_opts_defaults(&mo);
     mo.chat_layout = o->chat_layout;
     llada_status st = llada_model_open(&m, o->model, &mo, &err);
     llada_model_close(&m);
     if (!st) return EXIT_FINE;
-    if (o->json) found_json(&f, o->model, err.text);
-    else found_table(&f, o->model, err.text);
+    if (o->json) found_json(f, o->model, err.text);
+    else found_table(f, o->model, err.text);
     if (!o->quiet) app_error("%s", err.text);
     return EXIT_WRONG_USE;
 }
@@ -252,17 +261,18 @@ int cmd_info(const options *o)
 {
     app_model am;
     options one = *o;
+    tools_found f = {.n_packed = 0};
     if (o->arg && o->model) {
         app_error("two models: -m %s and %s", o->model, o->arg);
         return EXIT_WRONG_USE;
     }
     if (o->arg) one.model = o->arg;
     if (o->json) one.quiet = true;
-    int rc = probe(&one);
+    int rc = probe(&one, &f);
     if (!rc) rc = app_model_open(&am, &one, false);
     if (rc) return rc;
-    if (o->json) print_json(&am, one.model);
-    else print_table(&am, one.model);
+    if (o->json) print_json(&am, one.model, &f);
+    else print_table(&am, one.model, &f);
     app_model_close(&am);
     return EXIT_FINE;
 }

@@ -22,6 +22,7 @@ static int run_command(const opt_command *cmd, const options *o)
     case CMD_BENCH: return cmd_bench(o);
     case CMD_CONVERT: return cmd_convert(o);
     case CMD_QUANTIZE: return cmd_quantize(o);
+    case CMD_PACK: return cmd_pack(o);
     case CMD_SERVE: return cmd_serve(o);
     case CMD_TRACE: return cmd_trace(o);
     case CMD_DEVICES: return cmd_devices(o);

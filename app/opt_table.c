@@ -12,13 +12,13 @@ enum { MOST_TOKENS = 65536 };
 
 static const opt_def table[] = {
     /* model and machine */
-    {"--model -m", OPT_TEXT, MODEL, AT(model), 0, 0, true, "FILE",
+    {"--model -m", OPT_TEXT, MODEL | CMD_PACK, AT(model), 0, 0, true, "FILE",
      "GGUF file (any shard of a split set); without it, the small model built in", NULL},
     {"--no-mmap", OPT_SWITCH, MODEL, AT(no_mmap), 0, 0, true, NULL,
      "read the file into memory instead of mapping it", NULL},
     {"--chat-layout", OPT_TEXT, MODEL, AT(chat_layout), 0, 0, true, "NAME",
      "chat layout, where the file does not tell", NULL},
-    {"--threads -t", OPT_INT, SESSION | CMD_CONVERT | CMD_QUANTIZE, AT(threads), 1, 1024, true, "N",
+    {"--threads -t", OPT_INT, SESSION | CMD_CONVERT | CMD_QUANTIZE | CMD_PACK, AT(threads), 1, 1024, true, "N",
      "threads (default: one per core, at most 16)", NULL},
     {"--ctx -c --ctx-size", OPT_INT, SESSION, AT(ctx), 1, 1 << 24, true, "N",
      "most positions, prompt and answer together", NULL},
@@ -100,14 +100,14 @@ static const opt_def table[] = {
      "requests that may wait for the one that runs (default 16)", NULL},
     {"--metrics", OPT_SWITCH, CMD_SERVE, AT(metrics), 0, 0, true, NULL, "answer GET /metrics, for Prometheus", NULL},
 
-    /* tokenize, logits, trace */
+    /* tokenize, logits, trace, pack */
     {"--ids", OPT_TEXT, CMD_TOKENIZE, AT(ids), 0, 0, false, "1,2,3", "ids to text, instead of text to ids", NULL},
     {"--special", OPT_SWITCH, CMD_TOKENIZE, AT(special), 0, 0, false, NULL,
      "recognise, and show, special tokens", NULL},
     {"--chat", OPT_SWITCH, CMD_TOKENIZE, AT(chat), 0, 0, false, NULL,
      "the text is one user message in the chat layout", NULL},
     {"--tokens", OPT_TEXT, CMD_LOGITS, AT(tokens), 0, 0, false, "1,2,3", "the ids to score", NULL},
-    {"--out -o", OPT_TEXT, CMD_LOGITS | CMD_TRACE, AT(out), 0, 0, false, "FILE", "the file to write", NULL},
+    {"--out -o", OPT_TEXT, CMD_LOGITS | CMD_TRACE | CMD_PACK, AT(out), 0, 0, false, "FILE", "the file to write", NULL},
 
     /* convert, quantize */
     {"--type", OPT_TEXT, CMD_CONVERT, AT(type), 0, 0, false, "TYPE",
@@ -155,6 +155,7 @@ static const opt_command commands[] = {
     {"convert", "DIR OUT.gguf [--type f16|f32|bf16|q8_0]",
      "a checkpoint folder (safetensors) to a GGUF file", CMD_CONVERT, 2},
     {"quantize", "IN.gguf OUT.gguf --type q4_k_m [--report]", "a GGUF file with smaller numbers", CMD_QUANTIZE, 2},
+    {"pack", "-m IN.gguf -o OUT.gguf", "a GGUF file in the layout that is computed with", CMD_PACK, 0},
     {"serve", "[-m FILE] [--host NAME] [--port N] [flags]",
      "an OpenAI-compatible server, and a page to watch text form",
      CMD_SERVE, 0},

@@ -4,7 +4,6 @@
 #include "util.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct {
     rewrite w;      /* first: the tick's user is the rewrite */
@@ -30,12 +29,6 @@ static void report(void *user, const tools_quantized *t)
     text_free(&line);
 }
 
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 static int check(const options *o)
 {
     if (o->imatrix) {
@@ -47,9 +40,7 @@ static int check(const options *o)
                   tools_recipes());
         return EXIT_WRONG_USE;
     }
-    if (!same_file(o->arg, o->arg2)) return EXIT_FINE;
-    app_error("%s and %s are the same file", o->arg, o->arg2);
-    return EXIT_WRONG_USE;
+    return rewrite_not_same(o->arg, o->arg2);
 }
 
 int cmd_quantize(const options *o)
@@ -58,7 +49,7 @@ int cmd_quantize(const options *o)
     run r = {.table = o->report};
     int rc = check(o);
     if (rc) return rc;
-    rewrite_begin(&r.w, o, "quantize");
+    rewrite_begin(&r.w, o, "quantize", o->arg2);
     tools_quantize_opts q = {.type = o->type, .allow_requantize = o->allow_requantize, .threads = rewrite_threads(o),
                              .tick = rewrite_tick, .report = report, .user = &r};
     llada_status st = tools_quantize(o->arg, o->arg2, &q, &err);

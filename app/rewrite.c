@@ -1,6 +1,7 @@
 /* rewrite.c - see rewrite.h. */
 #include "rewrite.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "interrupt.h"
@@ -9,9 +10,9 @@
 enum { MOST_THREADS = 64 };
 #define MB 1e6
 
-void rewrite_begin(rewrite *w, const options *o, const char *title)
+void rewrite_begin(rewrite *w, const options *o, const char *title, const char *path)
 {
-    *w = (rewrite){.quiet = o->quiet, .title = title, .path = o->arg2, .began = app_seconds()};
+    *w = (rewrite){.quiet = o->quiet, .title = title, .path = path, .began = app_seconds()};
     interrupt_at_prompt(true); /* a signal is only noted: rewrite_tick stops the work, and the new file goes away */
 }
 
@@ -39,4 +40,12 @@ int rewrite_threads(const options *o)
 {
     long n = o->threads ? (long)o->threads : sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : (int)n;
+}
+
+int rewrite_not_same(const char *in, const char *out)
+{
+    struct stat x, y;
+    if (stat(in, &x) || stat(out, &y) || x.st_dev != y.st_dev || x.st_ino != y.st_ino) return EXIT_FINE;
+    app_error("%s and %s are the same file", in, out);
+    return EXIT_WRONG_USE;
 }

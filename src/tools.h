@@ -79,6 +79,18 @@ const char *tools_recipes(void); /* names with blanks between them */
 /* The new file appears whole or not at all.  in may be any shard of a split set. */
 llada_status tools_quantize(const char *in, const char *out, const tools_quantize_opts *o, llada_err *err);
 
+/* ---------------------------------------------------------------- pack */
+
+typedef struct {
+    int threads;
+    tools_tick tick;
+    void *user;
+} tools_pack_opts;
+
+/* Writes the matrices of a model that can be run in the layout the engines compute with (format/t32.h); nothing is
+ * rounded.  The new file appears whole or not at all.  in may be any shard of a split set. */
+llada_status tools_pack(const char *in, const char *out, const tools_pack_opts *o, llada_err *err);
+
 /* ---------------------------------------------------------------- info */
 
 typedef struct {
@@ -86,7 +98,7 @@ typedef struct {
     char types[256];                                  /* "F32 65, Q4_K 193" */
     char warning[256];
     int64_t n_layer, n_embd, n_head, n_ctx;           /* 0: the file does not say */
-    uint64_t file_bytes, n_params, n_tensors, n_keys;
+    uint64_t file_bytes, n_params, n_tensors, n_packed, n_keys;
     uint32_t version;
 } tools_found;
 

@@ -32,6 +32,7 @@ static void list_types(const gguf *g, tools_found *f)
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
         const gguf_tensor *t = gguf_tensor_at(g, i);
         n[t->type]++;
+        f->n_packed += t->packed;
         f->n_params += t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
     }
     for (uint32_t k = 0; k < QT_COUNT && at < sizeof f->types; k++)

@@ -197,6 +197,11 @@ llada_status tools_quantize(const char *in, const char *out, const tools_quantiz
         return llada_fail(err, LLADA_BAD_ARG, "'%.32s' is no type this version writes; these are: %s", o->type, KNOWN);
     llada_status st = gguf_open(&g, in, true, NULL, 0, err);
     if (st) return st;
+    if (gguf_packed(g)) {
+        gguf_close(&g);
+        return llada_fail(err, LLADA_UNSUPPORTED,
+                          "the file is packed: quantise the file it was packed from, then pack the result");
+    }
     p.g = g;
     p.layers = count_layers(g);
     p.head = gguf_find(g, "output.weight") ? "output.weight" : "token_embd.weight";

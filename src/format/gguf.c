@@ -66,7 +66,8 @@ static llada_status check_packed(const gguf *g, llada_err *err)
     llada_status st = gguf_part_int(&g->parts[0], T32_KEY, INT64_MIN, INT64_MAX, &version, err);
     if (st || version == T32_VERSION) return st;
     return llada_fail(err, LLADA_BAD_MODEL,
-                      "%sthe file is packed in version %lld of the layout, this program reads version %d: pack it again",
+                      "%sthe file is packed in version %lld of the layout, but this program reads version %d: pack "
+                      "the original again",
                       g->parts[0].where, (long long)version, T32_VERSION);
 }
 

@@ -1,6 +1,7 @@
-/* gguf.h - GGUF v2/v3 files, read and written; some may be packed (t32.h).  The reader trusts nothing: every count, length and offset is checked
+/* gguf.h - GGUF v2/v3 files, read and written.  The reader trusts nothing: every count, length and offset is checked
  * against the file before it is used, and a refusal names the field or the byte offset.  Opening reads only the header;
- * tensor data stays in the mapping.  A split set is opened whole through any of its shards. */
+ * tensor data stays in the mapping.  A split set is opened whole through any of its shards.  Tensors may be packed
+ * (t32.h). */
 #ifndef FORMAT_GGUF_H
 #define FORMAT_GGUF_H
 

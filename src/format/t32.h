@@ -1,6 +1,7 @@
 /* t32.h - T32, the packed layout of weight matrices that every engine reads.  A matrix of n rows (outputs) of k values
- * is cut into stripes of 32 rows, a stripe into tiles along k: tile after tile in rising k, stripe after stripe, so that
- * one stripe streams from memory in order.  Within a tile, r being the row in its stripe and k the value in the tile:
+ * is cut into stripes of 32 rows, a stripe into tiles along k: tile after tile in rising k, stripe after stripe, so
+ * that one stripe streams from memory in order.  Within a tile, r being the row in its stripe and k the value in the
+ * tile:
  *
  *   type    tile_k  bytes  where
  *   Q4_0        32    576  byte 32 (k / 2) + r: the nibble of even k low, of odd k high; then 32 half-float scales
@@ -47,8 +48,8 @@ static inline const uint8_t *t32_tile(const t32_shape *s, const void *data, size
     return (const uint8_t *)data + stripe * s->stripe_bytes + tile * s->tile_bytes;
 }
 
-/* Stripes [lo, hi) of the matrix whose GGUF rows lie one behind the other at `rows`; dst takes hi - lo stripes.  Stripes
- * do not depend on each other: threads may share them. */
+/* Stripes [lo, hi) of the matrix whose GGUF rows lie one behind the other at `rows`; dst takes hi - lo stripes.
+ * Stripes do not depend on each other: threads may share them. */
 void t32_pack(const t32_shape *s, void *dst, const void *rows, size_t lo, size_t hi);
 
 /* Row r (0..31) of a tile as it stands in a GGUF row: tile_k values, padding included.  Returns where they are: in the

@@ -39,7 +39,7 @@ typedef enum {
 typedef enum { DIM_FIXED, DIM_ROWS, DIM_WANT } dim_rows;
 typedef enum {
     LAYOUT_ROWS, /* rows one behind the other, as in GGUF files */
-    LAYOUT_T32   /* tiles (format/t32.h); only weights of MATMUL, SCORE and EXPERTS, whose experts begin with a stripe */
+    LAYOUT_T32   /* tiles (format/t32.h): only for MATMUL, SCORE, and EXPERTS if each of them begins with a stripe */
 } tensor_layout;
 
 typedef struct {

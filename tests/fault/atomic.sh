@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A file that convert or quantize writes is the old one or the new one, never a part: killed at random moments, and with
-# no room left.  LLADA_FAULT_ROUNDS: how many kills of each (default 4; 50 is the long run).
+# A file that convert, quantize or pack writes is the old one or the new one, never a part: killed at random moments,
+# and with no room left.  LLADA_FAULT_ROUNDS: how many kills of each (default 4; 50 is the long run).
 # Arguments: program, source folder.
 set -euo pipefail
 program=$(realpath "${1:?usage: atomic.sh PROGRAM SOURCE_DIR}")
@@ -18,8 +18,9 @@ left() { find . -maxdepth 1 -name '.out.gguf.*' | wc -l; }
 
 quantize() { "$program" quantize "$root/tests/fixtures/tiny-llada-f32.gguf" out.gguf --type q8_0 -q; }
 convert() { "$program" convert "$root/tests/fixtures/checkpoint-llada" out.gguf --type q8_0 -q; }
+pack() { "$program" pack -m "$root/tests/fixtures/tiny-llada-f32.gguf" -o out.gguf -q; }
 
-for job in quantize convert; do
+for job in quantize convert pack; do
     $job
     mv out.gguf new.gguf
     echo "old" >old.gguf

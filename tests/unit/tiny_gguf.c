@@ -228,6 +228,28 @@ void tiny_add_tensor(tiny_gguf *t, const char *name, uint32_t type, int n_dims, 
     t->tensors[t->n_tensors++] = x;
 }
 
+void tiny_pack_tensor(tiny_gguf *t, const char *name)
+{
+    tiny_tensor *x = tiny_find_tensor(t, name);
+    t32_shape s;
+    assert_true(x && t32_shape_of(&s, x->type, x->dims[1] * x->dims[2] * x->dims[3], x->dims[0]));
+    uint8_t *packed = malloc(s.bytes);
+    assert_non_null(packed);
+    t32_pack(&s, packed, x->data, 0, s.stripes);
+    free(x->data);
+    x->data = packed;
+    x->bytes = s.bytes;
+    x->type += T32_TYPE;
+}
+
+void tiny_pack(tiny_gguf *t)
+{
+    for (size_t i = 0; i < t->n_tensors; i++)
+        if (t->tensors[i].n_dims == 2 && strcmp(t->tensors[i].name, "token_embd.weight"))
+            tiny_pack_tensor(t, t->tensors[i].name);
+    tiny_set_u32(t, T32_KEY, T32_VERSION);
+}
+
 void tiny_drop_tensor(tiny_gguf *t, const char *name)
 {
     tiny_tensor *x = tiny_find_tensor(t, name);

@@ -52,7 +52,7 @@ typedef struct {
 
 typedef struct {
     char name[72];
-    uint32_t type, n_dims;
+    uint32_t type, n_dims; /* type: as files number it */
     uint64_t dims[4];
     uint8_t *data; /* owned */
     size_t bytes;  /* of data; written as they are, whatever dims and type say */
@@ -87,6 +87,8 @@ tiny_key *tiny_find_key(tiny_gguf *t, const char *key);
 /* values NULL: random ones around 0 with deviation `std`. */
 void tiny_add_tensor(tiny_gguf *t, const char *name, uint32_t type, int n_dims, const uint64_t *dims,
                      const float *values, float std, uint64_t seed);
+void tiny_pack_tensor(tiny_gguf *t, const char *name); /* into T32 layout */
+void tiny_pack(tiny_gguf *t); /* every matrix but the embedding, and the key */
 void tiny_drop_tensor(tiny_gguf *t, const char *name);
 tiny_tensor *tiny_find_tensor(tiny_gguf *t, const char *name);
 
