@@ -11,6 +11,7 @@
 #define ALWAYS_INLINE inline __attribute__((always_inline)) /* kernels whose tile sizes must become constants */
 #define PREFETCH(p) __builtin_prefetch(p, 0, 2) /* into the second cache: will be read once, soon */
 #if defined(__x86_64__)
+#define KEEP_ORDER(v) __asm__("" : "+x"(v)) /* sums of vectors stay in the order written: other orders spill */
 #define READ_XCR0(lo, hi) __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0)) /* registers the system saves */
 #endif
 

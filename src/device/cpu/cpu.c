@@ -131,6 +131,8 @@ static void cpu_close(device_ctx **pc)
     mem_free(c->rope);
     mem_free(c->scratch);
     mem_free(c->scratch_mem);
+    mem_free(c->qx.q);
+    mem_free(c->qx.scale);
     mem_free(c->logits);
     mem_free(c->stamp);
     mem_free(c->last);
@@ -175,28 +177,61 @@ static bool make_rope(device_ctx *c)
     return true;
 }
 
-static bool make_scratch(device_ctx *c)
+/* Rows of the largest product: of the pass, or fixed. */
+static size_t most_rows(const device_ctx *c)
 {
-    const size_t threads = (size_t)pool_threads(c->pool), nb = (size_t)c->k.mm.nb, cols = (size_t)c->lim.slots + 1;
     size_t rows = (size_t)(c->lim.max_rows > c->lim.max_want ? c->lim.max_rows : c->lim.max_want);
 
     for (int i = 0; i < c->g->n_t; i++)
         if (c->g->t[i].kind == T_ACTIVATION && c->g->t[i].rows == DIM_FIXED && (size_t)c->g->t[i].n_rows > rows)
             rows = (size_t)c->g->t[i].n_rows;
+    return rows;
+}
+
+static bool make_scratch(device_ctx *c)
+{
+    const size_t threads = (size_t)pool_threads(c->pool), nb = (size_t)c->k.mm.nb, cols = (size_t)c->lim.slots + 1;
+    const size_t rows = most_rows(c), subs = Q_KC / QSUB * QCOLS;
+
     c->panel_ld = (size_t)c->k.mm.kc + 16;
     c->sums_ld = round_up(rows < MM_ROWS ? rows : MM_ROWS, 4);
 
-    size_t panel = round_up(nb * c->panel_ld, LINE), sums = round_up(nb * c->sums_ld, LINE),
-           list = round_up(cols, LINE);
-    size_t each = panel + sums + list + list; /* all of 4 bytes; list is checked by the K,V store's size before */
+    /* all of 4 bytes; list is checked by the K,V store's size before */
+    size_t panel = round_up(nb * c->panel_ld, LINE), list = round_up(cols, LINE), levels = Q_KC * QCOLS / 4;
+    size_t sums = round_up((nb > QCOLS ? nb : QCOLS) * c->sums_ld, LINE);
+    size_t each = panel + sums + 2 * list + 2 * levels + 2 * subs;
     if (!(c->scratch = take(c, threads, sizeof *c->scratch, 1)) ||
         !(c->scratch_mem = take(c, threads, each, sizeof(float))))
         return false;
     for (size_t t = 0; t < threads; t++) {
         float *at = (float *)c->scratch_mem + t * each;
-        c->scratch[t] = (cpu_scratch){ .panel = at, .sums = at + panel, .att = at + panel + sums };
-        c->scratch[t].cols = (int32_t *)(void *)(at + panel + sums + list);
+        cpu_scratch *s = &c->scratch[t];
+        s->panel = at;
+        s->sums = at += panel;
+        s->att = at += sums;
+        s->cols = (int32_t *)(void *)(at += list);
+        s->qpanel.level = (uint8_t *)(at += list);
+        s->qlevel = (uint8_t *)(at += levels);
+        s->qpanel.scale = at += levels;
+        s->qpanel.low = at + subs;
     }
+    return true;
+}
+
+/* Room for the rows of the widest product in integers. */
+static bool make_qrows(device_ctx *c)
+{
+    const size_t rows = most_rows(c);
+    size_t k = 0;
+
+    for (int i = 0; i < c->g->n_t; i++) {
+        const tensor *t = &c->g->t[i];
+        if (t->kind == T_WEIGHT && quant_get(t->type)->levels && (size_t)t->cols > k) k = (size_t)t->cols;
+    }
+    if (k == 0) return true;
+    if (!(c->qx.q = take(c, rows, k, 1)) || !(c->qx.scale = take(c, rows, k / QBLOCK, 4 * sizeof(float)))) return false;
+    c->qx.sum32 = c->qx.scale + rows * (k / QBLOCK);
+    c->qx.sum16 = c->qx.sum32 + rows * (k / QBLOCK);
     return true;
 }
 
@@ -295,7 +330,7 @@ static llada_status cpu_open(device_ctx **out, device_weights *w, const device_l
     if ((st = pool_open(&c->pool, lim->threads, err)) != LLADA_OK) goto fail;
     if ((st = graph_plan(c->g, lim->max_rows, lim->max_want, &c->plan, err)) != LLADA_OK) goto fail;
     if (!(c->arena = take(c, c->plan.bytes, 1, 1)) || !make_kv(c) || !make_rope(c) || !make_scratch(c) ||
-        !make_logits(c) || !make_experts(c) || !mark_layers(c) ||
+        !make_qrows(c) || !make_logits(c) || !make_experts(c) || !mark_layers(c) ||
         !(c->stamp = take(c, (size_t)lim->slots, sizeof *c->stamp, 1))) {
         st = llada_fail(err, LLADA_NO_MEMORY, "no memory for passes of %d rows with %d slots of keys and values",
                         lim->max_rows, lim->slots);

@@ -8,7 +8,9 @@
 
 enum {
     MM_ROWS = 512,  /* rows of x a panel of weights is used for before the next is decoded */
-    SCORE_ROWS = 32 /* rows of scores kept at a time */
+    SCORE_ROWS = 32, /* rows of scores kept at a time */
+    Q_KC = 512,      /* values of k in a panel of levels: a multiple of every block; 16 KiB stay in the first cache */
+    Q_ROWS = 12      /* rows between two fetches ahead: a multiple of the kernels' tiles */
 };
 
 struct device_weights {
@@ -21,7 +23,9 @@ struct device_weights {
 /* One thread's own memory. */
 typedef struct {
     float *panel;  /* [nb][panel_ld] decoded weights */
-    float *sums;   /* [nb][MM_ROWS or fewer] */
+    float *sums;   /* [nb or QCOLS][sums_ld] */
+    kern_qpanel qpanel; /* [Q_KC] by QCOLS levels */
+    uint8_t *qlevel;    /* [QCOLS][Q_KC] levels that are yet to be woven */
     float *att;    /* [slots + 1] scores of one query head */
     int32_t *cols; /* [slots + 1] slots a row sees */
 } cpu_scratch;
@@ -40,7 +44,8 @@ struct device_ctx {
     float *rope;      /* owned: [max_pos][head_dim]: half cosines, half sines */
     cpu_scratch *scratch; /* owned: [threads] */
     void *scratch_mem;    /* owned: what they point into */
-    size_t panel_ld, sums_ld;
+    size_t panel_ld, sums_ld; /* sums_ld: MM_ROWS or fewer */
+    kern_qrows qx; /* owned: the rows of a product in integers; NULL: no weight is on a grid */
     float *logits;   /* owned: [SCORE_ROWS or fewer][n_vocab_rows] */
     uint32_t *stamp; /* owned: [slots], the pass that last wrote the slot */
     uint32_t pass_no;

@@ -20,6 +20,44 @@
 typedef void kern_mm_fn(float *c, size_t ldc, const float *x, size_t ldx, int m, const float *w, size_t ldw, int n,
                         int k, bool add);
 
+/* ---- Products in integers, with weights that are stored as levels on a grid (format/quant.h).
+ *
+ * A row of x becomes 8-bit integers, with one scale for each 32 values.  The sum over each `sub` values of the grid is
+ * exact; the sums are then added in rising order of k, each with one fused multiply-add:
+ *     acc = fma(scale_w * scale_x, sum of x (level - zero), acc)
+ * and on grids with a low one more before it:
+ *     acc = fma(-low, scale_x * sum of x, acc)
+ * so that all kernels, for any number of rows, give the same bits. */
+enum { QCOLS = 32, QQUAD = 4, QBLOCK = 32, QSUB = 16 };
+
+typedef struct {
+    int8_t *q;            /* [m][k], -127..127 */
+    float *scale;         /* [m][k / QBLOCK] */
+    float *sum32, *sum16; /* [m][k / 32], [m][k / 16]: sums of q, whole numbers */
+} kern_qrows;
+
+/* One row of k values, a multiple of 32.  Where a value is NaN or infinite its block's scale is so too, and q is 0. */
+typedef void kern_quantize_fn(int8_t *q, float *scale, float *sum32, float *sum16, const float *x, size_t k);
+
+/* QCOLS weight rows (columns of the product) by k values, woven so that 4 values of a column lie together. */
+typedef struct {
+    uint8_t *level;     /* [k / 4][QCOLS][4] */
+    float *scale, *low; /* [k / sub][QCOLS] */
+} kern_qpanel;
+
+/* Rows of levels to a panel; level: [QCOLS][ld]. */
+typedef void kern_weave_fn(uint8_t *panel, const uint8_t *level, size_t ld, int k);
+
+/* Packed weights to a panel, in one go; k: a multiple of the type's block.  Of GGUF rows, `row` bytes apart: */
+typedef void kern_expand_fn(const kern_qpanel *p, const uint8_t *src, size_t row, int k);
+/* of T32 tiles (format/t32.h), one behind the other: */
+typedef void kern_expand_tiles_fn(const kern_qpanel *p, const uint8_t *tiles, int k);
+
+/* c[i][j] (+)= row i of x times column j over k values, a multiple of the type's block; m rows whose values are ldx
+ * apart (ldx / 32 scales and so on).  c: [m][QCOLS]. */
+typedef void kern_qmm_fn(float *c, const kern_qrows *x, size_t ldx, int m, const kern_qpanel *w, int k,
+                         const quant_grid *grid, bool add);
+
 /* n packed values to floats; n is a multiple of the type's block. */
 typedef void kern_unpack_fn(float *dst, const void *src, size_t n);
 
@@ -65,6 +103,11 @@ enum { KV_F32, KV_F16, KV_KINDS };
 
 typedef struct {
     kern_mm mm;
+    KERN_ENTRY(kern_quantize_fn) quantize;
+    KERN_ENTRY(kern_weave_fn) weave;
+    KERN_ENTRY(kern_expand_fn) expand[QT_COUNT]; /* fn NULL, here and below: by way of rows of levels, and weave */
+    KERN_ENTRY(kern_expand_tiles_fn) expand_tiles[QT_COUNT];
+    KERN_ENTRY(kern_qmm_fn) qmm;
     KERN_ENTRY(kern_unpack_fn) unpack[QT_COUNT]; /* fn NULL: not a type, or one that can't be decoded yet */
     KERN_ENTRY(kern_norm_fn) norm;
     KERN_ENTRY(kern_rope_fn) rope[2]; /* by rope_style */
@@ -86,6 +129,9 @@ void kern_init_arm(kern_table *t, uint64_t features);
 /* ------------------------------------------------------------ declarations, one a kernel */
 
 kern_mm_fn mm_f32_1x1_ref;
+kern_quantize_fn quantize_ref;
+kern_weave_fn weave_ref;
+kern_qmm_fn qmm_ref;
 kern_norm_fn norm_ref;
 kern_rope_fn rope_pairs_ref, rope_halves_ref;
 kern_swiglu_fn swiglu_ref;
@@ -96,6 +142,11 @@ kern_half_fn half_ref;
 
 #if defined(__x86_64__)
 kern_mm_fn mm_f32_4x3_avx2, mm_f32_4x6_avx512;
+kern_quantize_fn quantize_avx2;
+kern_weave_fn weave_avx2;
+kern_expand_fn expand_q4_0_avx2;
+kern_expand_tiles_fn expand_tiles_q4_0_avx2, expand_tiles_q8_0_avx2;
+kern_qmm_fn qmm_avx2;
 kern_unpack_fn unpack_f16_avx2, unpack_bf16_avx2, unpack_q8_0_avx2, unpack_q4_0_avx2;
 kern_unpack_fn unpack_f16_avx512, unpack_bf16_avx512, unpack_q8_0_avx512, unpack_q4_0_avx512;
 kern_norm_fn norm_avx2, norm_avx512;

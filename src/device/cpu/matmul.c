@@ -3,9 +3,8 @@
  * column are added block by block in rising k, bias and residual last: out[i][j] depends on row i of x and row j of the
  * weights only. */
 #include "device/cpu/cpu.h"
-#include "format/t32.h"
+#include "device/cpu/product.h"
 
-enum { LINE = 64 };                     /* bytes of a cache line */
 static const double SHARE_WORK = 40000; /* multiply-adds: about the cost of waking a thread */
 
 void cpu_share(const device_ctx *c, double work, pool_fn fn, void *user)
@@ -16,32 +15,15 @@ void cpu_share(const device_ctx *c, double work, pool_fn fn, void *user)
         pool_run(c->pool, fn, user);
 }
 
-typedef struct {
-    const device_ctx *c;
-    const tensor *w;
-    const float *x, *bias, *residual;
-    float *out;
-    size_t ld; /* values from row to row of out and residual */
-    int m, n, k;
-    t32_shape t32; /* of w in LAYOUT_T32 */
-} job;
-
 /* Float weights that lie well are used where they are. */
 static bool in_place(const tensor *w)
 {
     return w->type == QT_F32 && w->layout == LAYOUT_ROWS && (uintptr_t)w->data % sizeof(float) == 0;
 }
 
-/* The packed weights of column j from column p of k on. */
-static const uint8_t *packed(const job *b, int j, int p)
-{
-    const quant_info *q = quant_get(b->w->type);
-    return (const uint8_t *)b->w->data + (size_t)j * b->w->row_bytes + (size_t)p / (size_t)q->block * (size_t)q->bytes;
-}
-
 /* Column j, k values from p (where a tile begins) on, out of tiles.  A tile's row is unpacked as the GGUF block it was,
  * so that both layouts give the same bits. */
-static void unpack_tiles(const job *b, float *to, int j, int p, int k)
+static void unpack_tiles(const product *b, float *to, int j, int p, int k)
 {
     const t32_shape *s = &b->t32;
     uint8_t room[T32_BLOCK];
@@ -54,7 +36,7 @@ static void unpack_tiles(const job *b, float *to, int j, int p, int k)
 }
 
 /* nr columns from j on, k columns from p on. */
-static void unpack_panel(const job *b, float *panel, int j, int nr, int p, int k)
+static void unpack_panel(const product *b, float *panel, int j, int nr, int p, int k)
 {
     kern_unpack_fn *unpack = b->c->k.unpack[b->w->type].fn;
 
@@ -62,53 +44,11 @@ static void unpack_panel(const job *b, float *panel, int j, int nr, int p, int k
         for (int r = 0; r < nr; r++) unpack_tiles(b, panel + (size_t)r * b->c->panel_ld, j + r, p, k);
         return;
     }
-    for (int r = 0; r < nr; r++) unpack(panel + (size_t)r * b->c->panel_ld, packed(b, j + r, p), (size_t)k);
-}
-
-/* The weights that are read after a panel are fetched while the panel is computed with, a few lines before each tile
- * row: memory and arithmetic overlap. */
-typedef struct {
-    const uint8_t *at;
-    size_t row_bytes, lines_row; /* a row of w; lines of it that are wanted */
-    size_t line;                 /* of the row, the next to fetch */
-    size_t lines, done;          /* of all rows */
-} ahead;
-
-static ahead ahead_of(const job *b, int j, int nr, int p, int hi)
-{
-    const int kc = b->c->k.mm.kc;
-    ahead a = { .row_bytes = b->w->row_bytes };
-
-    if (b->w->layout == LAYOUT_T32) return a; /* in order: the hardware fetches ahead */
-    if (p + kc < b->k) {
-        p += kc;
-    } else { /* the next panel begins */
-        j += nr;
-        p = 0;
-        nr = hi - j < nr ? hi - j : nr;
-    }
-    if (nr < 1) return a;
-    size_t last = p + kc < b->k ? (size_t)(packed(b, j, p + kc) - packed(b, j, 0)) : b->w->row_bytes;
-    a.at = packed(b, j, p);
-    a.lines_row = (last - (size_t)(a.at - packed(b, j, 0)) + LINE - 1) / LINE;
-    a.lines = a.lines_row * (size_t)nr;
-    return a;
-}
-
-static void fetch(ahead *a, int rows_done, int rows)
-{
-    size_t upto = a->lines * (size_t)rows_done / (size_t)rows;
-
-    for (; a->done < upto; a->done++) {
-        PREFETCH(a->at + a->line * LINE);
-        if (++a->line < a->lines_row) continue;
-        a->line = 0;
-        a->at += a->row_bytes;
-    }
+    for (int r = 0; r < nr; r++) unpack(panel + (size_t)r * b->c->panel_ld, product_packed(b, j + r, p), (size_t)k);
 }
 
 /* sums: [nr][sums_ld] -> out[i0 + i][j + r] for m rows. */
-static void put(const job *b, const float *sums, int i0, int m, int j, int nr)
+static void put(const product *b, const float *sums, int i0, int m, int j, int nr)
 {
     for (int i = 0; i < m; i++) {
         size_t at = (size_t)(i0 + i) * b->ld + (size_t)j;
@@ -122,7 +62,7 @@ static void put(const job *b, const float *sums, int i0, int m, int j, int nr)
 }
 
 /* Columns j..j+nr-1 of m rows; hi: where this thread's columns end. */
-static void panel_columns(const job *b, const cpu_scratch *s, int i0, int m, int j, int nr, int hi)
+static void panel_columns(const product *b, const cpu_scratch *s, int i0, int m, int j, int nr, int hi)
 {
     const kern_mm *mm = &b->c->k.mm;
     const float *x = b->x + (size_t)i0 * (size_t)b->k;
@@ -131,7 +71,7 @@ static void panel_columns(const job *b, const cpu_scratch *s, int i0, int m, int
         int k = b->k - p < mm->kc ? b->k - p : mm->kc;
         const float *w = s->panel;
         size_t ldw = b->c->panel_ld;
-        ahead next = ahead_of(b, j, nr, p, hi);
+        product_ahead next = product_ahead_of(b, j, nr, p, mm->kc, hi);
         if (in_place(b->w)) {
             ldw = (size_t)b->k;
             w = (const float *)b->w->data + (size_t)j * ldw + (size_t)p;
@@ -140,7 +80,7 @@ static void panel_columns(const job *b, const cpu_scratch *s, int i0, int m, int
         }
         for (int i = 0; i < m; i += mm->mr) {
             int rows = m - i < mm->mr ? m - i : mm->mr;
-            fetch(&next, i + rows, m);
+           product_fetch(&next, i + rows, m);
             mm->fn(s->sums + i, b->c->sums_ld, x + (size_t)i * (size_t)b->k + p, (size_t)b->k, rows, w, ldw, nr, k,
                    p > 0);
         }
@@ -150,7 +90,7 @@ static void panel_columns(const job *b, const cpu_scratch *s, int i0, int m, int
 
 static void part(void *user, int t, int n)
 {
-    const job *b = user;
+    const product *b = user;
     const device_ctx *c = b->c;
     /* rows of w that lie a power of two apart share cache sets: fewer at a time where they are not copied */
     const int nb = in_place(b->w) ? c->k.mm.nb / 2 : c->k.mm.nb, most = (int)c->sums_ld;
@@ -171,10 +111,14 @@ void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const te
 void cpu_matmul_rows(const device_ctx *c, float *out, size_t ld, const float *x, int m, const tensor *w,
                      const float *bias, const float *residual)
 {
-    job b = { .c = c, .w = w, .x = x, .bias = bias, .residual = residual, .out = out, .ld = ld, .m = m };
+    product b = { .c = c, .w = w, .x = x, .bias = bias, .residual = residual, .out = out, .ld = ld, .m = m };
 
     b.n = (int)w->n_rows;
     b.k = (int)w->cols;
     if (w->layout == LAYOUT_T32) (void)t32_shape_of(&b.t32, w->type, (uint64_t)b.n, (uint64_t)b.k);
-    if (m > 0) cpu_share(c, (double)m * b.n * b.k, part, &b);
+    if (m < 1) return;
+    if (quant_get(w->type)->levels)
+        cpu_qmatmul(&b);
+    else
+        cpu_share(c, (double)m * b.n * b.k, part, &b);
 }

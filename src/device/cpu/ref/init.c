@@ -10,6 +10,9 @@ void kern_init_ref(kern_table *t)
         t->unpack[type].fn = q->decode;
         t->unpack[type].name = q->name;
     }
+    KERN_PUT(t->quantize, quantize_ref);
+    KERN_PUT(t->weave, weave_ref);
+    KERN_PUT(t->qmm, qmm_ref);
     KERN_PUT(t->norm, norm_ref);
     KERN_PUT(t->rope[0], rope_pairs_ref);
     KERN_PUT(t->rope[1], rope_halves_ref);

@@ -4,6 +4,12 @@
 static void init_avx2(kern_table *t)
 {
     t->mm = (kern_mm){ mm_f32_4x3_avx2, "mm_f32_4x3_avx2", 4, 3, 24, 512 };
+    KERN_PUT(t->quantize, quantize_avx2);
+    KERN_PUT(t->weave, weave_avx2);
+    KERN_PUT(t->expand[QT_Q4_0], expand_q4_0_avx2);
+    KERN_PUT(t->expand_tiles[QT_Q4_0], expand_tiles_q4_0_avx2);
+    KERN_PUT(t->expand_tiles[QT_Q8_0], expand_tiles_q8_0_avx2);
+    KERN_PUT(t->qmm, qmm_avx2);
     KERN_PUT(t->unpack[QT_F16], unpack_f16_avx2);
     KERN_PUT(t->unpack[QT_BF16], unpack_bf16_avx2);
     KERN_PUT(t->unpack[QT_Q8_0], unpack_q8_0_avx2);

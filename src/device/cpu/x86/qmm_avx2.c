@@ -1,0 +1,184 @@
+/* qmm_avx2.c - products in integers for AVX2 (see kern.h).  vpmaddubsw multiplies unsigned levels with signed values of
+ * x and adds pairs to 16 bits, which hold the sum of `run` quads: 8 quads of 4-bit levels (8 * 2 * 15 * 127 = 30480), 4
+ * of 5-bit ones, 2 of 6-bit ones.  8-bit levels are turned into signed weights and their signs handed to x, where a
+ * single pair is at most 2 * 128 * 127 = 32512. */
+#include <float.h>
+
+#include "device/cpu/kern.h"
+#include "device/cpu/x86/vec_avx2.h"
+
+enum { MR = 3, NV = 2, LANES = 8, HALVES = QCOLS / (NV * LANES) };
+
+/* How the levels of a grid are multiplied: constants at each call of tile(). */
+typedef struct {
+    int sub, run; /* run 0: 8-bit levels */
+    bool low;
+} shape;
+
+static ALWAYS_INLINE __m256i quad_of(const int8_t *x)
+{
+    int32_t v;
+    memcpy(&v, x, sizeof v);
+    return _mm256_set1_epi32(v);
+}
+
+static ALWAYS_INLINE __m256i levels(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+
+/* Exact sums over one block of the grid, of mr rows and NV * 8 columns. */
+static ALWAYS_INLINE void sums(int mr, shape s, __m256i out[MR][NV], const int8_t *const x[MR], const uint8_t *w)
+{
+    const __m256i ones = _mm256_set1_epi16(1), top = _mm256_set1_epi8((char)128);
+    const int quads = s.sub / QQUAD, run = s.run ? s.run : 1;
+
+    for (int i = 0; i < mr; i++)
+        for (int j = 0; j < NV; j++) out[i][j] = _mm256_setzero_si256();
+    for (int q = 0; q < quads; q += run) {
+        __m256i pairs[MR][NV];
+        for (int r = 0; r < run; r++, w += QCOLS * QQUAD)
+            for (int i = 0; i < mr; i++) {
+                const __m256i v = quad_of(x[i] + (q + r) * QQUAD);
+                for (int j = 0; j < NV; j++) {
+                    __m256i u = levels(w + j * LANES * QQUAD), p;
+                    if (s.run == 0) {
+                        u = _mm256_xor_si256(u, top);
+                        p = _mm256_maddubs_epi16(_mm256_abs_epi8(u), _mm256_sign_epi8(v, u));
+                    } else {
+                        p = _mm256_maddubs_epi16(u, v);
+                    }
+                    pairs[i][j] = r ? _mm256_add_epi16(pairs[i][j], p) : p;
+                    KEEP_ORDER(pairs[i][j]);
+                }
+            }
+        for (int i = 0; i < mr; i++)
+            for (int j = 0; j < NV; j++)
+                out[i][j] = _mm256_add_epi32(out[i][j], _mm256_madd_epi16(pairs[i][j], ones));
+    }
+}
+
+/* mr rows from row i on and the columns from `col` on, all of k. */
+static ALWAYS_INLINE void tile(int mr, shape s, float *c, const kern_qrows *x, size_t ldx, int i0, int col,
+                               const kern_qpanel *w, int k, int zero, bool add)
+{
+    const float *sum = s.sub == QSUB ? x->sum16 : x->sum32, *scale[MR], *total[MR];
+    const __m256 zeros = _mm256_set1_ps((float)zero);
+    const int8_t *q[MR];
+    __m256 acc[MR][NV];
+
+    c += (size_t)i0 * QCOLS + col;
+    for (int i = 0; i < mr; i++) {
+        const size_t at = (size_t)(i0 + i) * ldx;
+        q[i] = x->q + at;
+        scale[i] = x->scale + at / QBLOCK;
+        total[i] = sum + at / (size_t)s.sub;
+        for (int j = 0; j < NV; j++)
+            acc[i][j] = add ? _mm256_loadu_ps(c + i * QCOLS + j * LANES) : _mm256_setzero_ps();
+    }
+    for (int b = 0; b < k / s.sub; b++) {
+        const size_t row = (size_t)b * QCOLS + (size_t)col;
+        __m256i n[MR][NV];
+        sums(mr, s, n, q, w->level + (size_t)b * (size_t)s.sub * QCOLS + (size_t)col * QQUAD);
+        for (int i = 0; i < mr; i++) {
+            const __m256 d = _mm256_broadcast_ss(scale[i] + b * s.sub / QBLOCK), t = _mm256_broadcast_ss(total[i] + b);
+            for (int j = 0; j < NV; j++) {
+                __m256 f = _mm256_cvtepi32_ps(n[i][j]), ws = _mm256_loadu_ps(w->scale + row + j * LANES);
+                if (s.low)
+                    acc[i][j] = _mm256_fnmadd_ps(_mm256_loadu_ps(w->low + row + j * LANES), _mm256_mul_ps(d, t), acc[i][j]);
+                else if (s.run)
+                    f = _mm256_fnmadd_ps(zeros, t, f); /* whole numbers below 2^24: exact */
+                acc[i][j] = _mm256_fmadd_ps(_mm256_mul_ps(ws, d), f, acc[i][j]);
+            }
+            q[i] += s.sub;
+        }
+    }
+    for (int i = 0; i < mr; i++)
+        for (int j = 0; j < NV; j++) _mm256_storeu_ps(c + i * QCOLS + j * LANES, acc[i][j]);
+}
+
+static ALWAYS_INLINE void rows(shape s, float *c, const kern_qrows *x, size_t ldx, int m, const kern_qpanel *w, int k,
+                               int zero, bool add)
+{
+    for (int i = 0; i < m; i += MR)
+        for (int h = 0; h < HALVES; h++) {
+            const int col = h * NV * LANES;
+            switch (m - i) {
+            case 1: tile(1, s, c, x, ldx, i, col, w, k, zero, add); break;
+            case 2: tile(2, s, c, x, ldx, i, col, w, k, zero, add); break;
+            default: tile(3, s, c, x, ldx, i, col, w, k, zero, add); break;
+            }
+        }
+}
+
+void qmm_avx2(float *c, const kern_qrows *x, size_t ldx, int m, const kern_qpanel *w, int k, const quant_grid *g,
+              bool add)
+{
+    if (g->sub == QSUB && g->low)
+        rows((shape){ QSUB, 2, true }, c, x, ldx, m, w, k, 0, add);
+    else if (g->sub == QSUB)
+        rows((shape){ QSUB, 2, false }, c, x, ldx, m, w, k, g->zero, add);
+    else if (g->bits == 8)
+        rows((shape){ QBLOCK, 0, false }, c, x, ldx, m, w, k, g->zero, add);
+    else if (g->bits == 5 && g->low)
+        rows((shape){ QBLOCK, 4, true }, c, x, ldx, m, w, k, 0, add);
+    else if (g->bits == 5)
+        rows((shape){ QBLOCK, 4, false }, c, x, ldx, m, w, k, g->zero, add);
+    else if (g->low)
+        rows((shape){ QBLOCK, 8, true }, c, x, ldx, m, w, k, 0, add);
+    else
+        rows((shape){ QBLOCK, 8, false }, c, x, ldx, m, w, k, g->zero, add);
+}
+
+/* ------------------------------------------------------------ x */
+
+static inline __m256i magnitude(__m256 v)
+{
+    return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff));
+}
+
+static inline float bits_float(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* The largest of 32 magnitudes, compared as bits: NaN above infinity above all numbers. */
+static inline float peak(const __m256 v[4])
+{
+    __m256i a = _mm256_max_epu32(_mm256_max_epu32(magnitude(v[0]), magnitude(v[1])),
+                                 _mm256_max_epu32(magnitude(v[2]), magnitude(v[3])));
+    __m128i b = _mm_max_epu32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    b = _mm_max_epu32(b, _mm_shuffle_epi32(b, 0x4e));
+    b = _mm_max_epu32(b, _mm_shuffle_epi32(b, 0xb1));
+    return bits_float((uint32_t)_mm_cvtsi128_si32(b));
+}
+
+static inline int sum_bytes(__m128i q)
+{
+    const __m128i ones = _mm_set1_epi16(1);
+    __m128i s = _mm_madd_epi16(_mm_maddubs_epi16(_mm_set1_epi8(1), q), ones);
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+    return _mm_cvtsi128_si32(s);
+}
+
+void quantize_avx2(int8_t *q, float *scale, float *sum32, float *sum16, const float *x, size_t k)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+
+    for (size_t b = 0; b < k / QBLOCK; b++, q += QBLOCK, x += QBLOCK) {
+        __m256 v[4];
+        __m256i n[4];
+        for (int i = 0; i < 4; i++) v[i] = _mm256_loadu_ps(x + 8 * i);
+        const float most = peak(v), d = most >= 1e-30f ? most / 127.0f : 0;
+        const float inv = d > 0 && most <= FLT_MAX ? 1.0f / d : 0;
+        scale[b] = most == most ? d : most;
+        for (int i = 0; i < 4; i++) n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inv)));
+        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
+        bytes = inv > 0 ? _mm256_permutevar8x32_epi32(bytes, order) : _mm256_setzero_si256();
+        _mm256_storeu_si256((__m256i *)q, bytes);
+        const int lo = sum_bytes(_mm256_castsi256_si128(bytes)), hi = sum_bytes(_mm256_extracti128_si256(bytes, 1));
+        sum16[2 * b] = (float)lo;
+        sum16[2 * b + 1] = (float)hi;
+        sum32[b] = (float)(lo + hi);
+    }
+}
