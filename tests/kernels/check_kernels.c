@@ -6,6 +6,7 @@
  *
  * Bounds, with u = 2^-24 (half a unit in the last place of a float):
  *   sums of n products   (n + 4) u sum |x y|, which holds for any order of adding
+ *   products in integers the bits of the plain C kernels; those within (n + 8) u sum |x w| of the exact value
  *   unpacking            the same bits as format/quant.h (NaN for NaN)
  *   norm, rotation       4 u of the exact value, of |a cos| + |b sin|
  *   softmax              4 u (2 units in the last place) of exp, and half the smallest float; 0 for minus infinity
@@ -23,12 +24,13 @@
 #include "base/os.h"
 #include "base/rng.h"
 #include "device/cpu/cpu.h"
+#include "format/t32.h"
 
 static const double U = 1.0 / (1 << 24);
 
 /* ------------------------------------------------------------ memory between guards */
 
-enum { MAX_REGIONS = 16 };
+enum { MAX_REGIONS = 24 };
 static struct {
     uint8_t *at;
     size_t bytes;
@@ -146,13 +148,13 @@ static void mm(const kern_table *t)
 }
 
 /* Random bits for the 16-bit types (so NaN, infinities, subnormals too), packed random values for the others. */
-static void unpack(const kern_table *t, uint32_t type)
+static void unpack(const kern_table *t, int type)
 {
-    const quant_info *q = quant_get(type);
+    const quant_info *q = quant_get((uint32_t)type);
     now = t->unpack[type].name;
     for (int s = 0; s < N_SIZES; s++) {
         size_t n = (size_t)sizes[s] * (size_t)(q->block > 1 ? q->block : 1), bytes;
-        if (!quant_row_bytes(type, n, &bytes)) continue;
+        if (!quant_row_bytes((uint32_t)type, n, &bytes)) continue;
         uint8_t *src = guarded(bytes);
         float *want = malloc(n * sizeof *want), *got = guarded(n * sizeof *got);
         for (size_t i = 0; i < bytes; i++) src[i] = (uint8_t)below(256);
@@ -366,7 +368,24 @@ static void half(const kern_table *t)
     }
 }
 
+#include "check_qmm.h"
+
 /* ------------------------------------------------------------ all of a table */
+
+static void run_check(const char *name, const kern_table *t, void (*fn)(const kern_table *),
+                      void (*fn_kind)(const kern_table *, int), int kind)
+{
+    long checks_before = checks, failures_before = failures;
+
+    for (int end = 0; end < 2; end++) {
+        at_end = end;
+        if (fn)
+            fn(t);
+        else
+            fn_kind(t, kind);
+    }
+    printf("%-4s %-22s %ld values\n", failures == failures_before ? "ok" : "BAD", name, checks - checks_before);
+}
 
 /* Runs what is new against `seen`, the table of the set of features before. */
 static void check_table(const kern_table *t, const kern_table *seen)
@@ -379,6 +398,9 @@ static void check_table(const kern_table *t, const kern_table *seen)
         bool fresh;
     } list[] = {
         { t->mm.name, mm, NULL, 0, t->mm.fn != seen->mm.fn },
+        { t->quantize.name, quantize, NULL, 0, t->quantize.fn != seen->quantize.fn },
+        { t->weave.name, weave, NULL, 0, t->weave.fn != seen->weave.fn },
+        { t->qmm.name, qmm, NULL, 0, t->qmm.fn != seen->qmm.fn },
         { t->norm.name, norm, NULL, 0, t->norm.fn != seen->norm.fn },
         { t->rope[0].name, NULL, rope, 0, t->rope[0].fn != seen->rope[0].fn },
         { t->rope[1].name, NULL, rope, 1, t->rope[1].fn != seen->rope[1].fn },
@@ -390,30 +412,17 @@ static void check_table(const kern_table *t, const kern_table *seen)
         { t->mix[KV_F16].name, NULL, mix, KV_F16, t->mix[KV_F16].fn != seen->mix[KV_F16].fn },
         { t->half.name, half, NULL, 0, t->half.fn != seen->half.fn },
     };
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        long checks_before = checks, failures_before = failures;
-        if (!list[i].fresh) continue;
-        for (int end = 0; end < 2; end++) {
-            at_end = end;
-            if (list[i].fn)
-                list[i].fn(t);
-            else
-                list[i].fn_kind(t, list[i].kind);
-        }
-        printf("%-4s %-22s %ld values\n", failures == failures_before ? "ok" : "BAD", list[i].name,
-               checks - checks_before);
-    }
-    for (uint32_t type = 0; type < QT_COUNT; type++) {
-        long checks_before = checks, failures_before = failures;
-        if (!t->unpack[type].fn || t->unpack[type].fn == quant_get(type)->decode ||
-            t->unpack[type].fn == seen->unpack[type].fn)
-            continue;
-        for (int end = 0; end < 2; end++) {
-            at_end = end;
-            unpack(t, type);
-        }
-        printf("%-4s %-22s %ld values\n", failures == failures_before ? "ok" : "BAD", t->unpack[type].name,
-               checks - checks_before);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].fresh) run_check(list[i].name, t, list[i].fn, list[i].fn_kind, list[i].kind);
+    for (int type = 0; type < QT_COUNT; type++) {
+        kern_expand_fn *rows = t->expand[type].fn;
+        kern_expand_tiles_fn *tiles = t->expand_tiles[type].fn;
+        if (t->unpack[type].fn && t->unpack[type].fn != quant_get((uint32_t)type)->decode &&
+            t->unpack[type].fn != seen->unpack[type].fn)
+            run_check(t->unpack[type].name, t, NULL, unpack, type);
+        if (rows && rows != seen->expand[type].fn) run_check(t->expand[type].name, t, NULL, expand, type);
+        if (tiles && tiles != seen->expand_tiles[type].fn)
+            run_check(t->expand_tiles[type].name, t, NULL, expand_tiles, type);
     }
 }
 
@@ -462,13 +471,21 @@ static double time_mm(const kern_table *t, uint32_t type, int m, int n, int k, d
     quant_row_bytes(type, (uint64_t)k, &bytes);
     tensor w = { .type = type, .n_rows = n, .cols = k, .row_bytes = bytes };
     float *x = mem_array((size_t)m * (size_t)k, sizeof *x), *out = mem_array((size_t)m * (size_t)n, sizeof *out);
+    float *scales = mem_array(2 * QCOLS * Q_KC / QSUB + (size_t)m * (size_t)k / 8, sizeof *scales);
+    uint8_t *levels = mem_array(2 * QCOLS * Q_KC + (size_t)m * (size_t)k, 1);
     cpu_scratch s = { .panel = mem_array((size_t)t->mm.nb * ld, sizeof(float)),
-                      .sums = mem_array((size_t)t->mm.nb * rows, sizeof(float)) };
+                      .sums = mem_array((size_t)(t->mm.nb > QCOLS ? t->mm.nb : QCOLS) * rows, sizeof(float)),
+                      .qpanel = { levels, scales, scales + QCOLS * Q_KC / QSUB },
+                      .qlevel = levels + QCOLS * Q_KC };
+    float *of_rows = scales + 2 * QCOLS * Q_KC / QSUB;
     device_ctx c = { .k = *t, .scratch = &s, .panel_ld = ld, .sums_ld = rows };
+    c.qx = (kern_qrows){ (int8_t *)levels + 2 * QCOLS * Q_KC, of_rows, of_rows + m * k / QBLOCK,
+                         of_rows + 2 * m * k / QBLOCK };
     void *data = mem_new(bytes * (size_t)n);
     double best = 1e9, begin = seconds();
 
-    if (pool_open(&c.pool, 1, NULL) != LLADA_OK || !x || !out || !s.panel || !s.sums || !data) exit(2);
+    if (pool_open(&c.pool, 1, NULL) != LLADA_OK || !x || !out || !s.panel || !s.sums || !data || !scales || !levels)
+        exit(2);
     memset(data, 1, bytes * (size_t)n);
     w.data = data;
     do {
@@ -478,13 +495,14 @@ static double time_mm(const kern_table *t, uint32_t type, int m, int n, int k, d
         best = took < best ? took : best;
     } while (seconds() - begin < least);
     pool_close(&c.pool);
-    mem_free(data), mem_free(x), mem_free(out), mem_free(s.panel), mem_free(s.sums);
+    mem_free(data), mem_free(x), mem_free(out), mem_free(s.panel), mem_free(s.sums), mem_free(scales);
+    mem_free(levels);
     return best;
 }
 
 static void bench(const kern_table *t)
 {
-    static const uint32_t types[] = { QT_F32, QT_F16, QT_BF16, QT_Q8_0, QT_Q4_0, QT_Q4_K };
+    static const uint32_t types[] = { QT_F32, QT_F16, QT_BF16, QT_Q8_0, QT_Q4_0, QT_Q4_K, QT_Q6_K };
     static const int rows[] = { 1, 4, 8, 32, 128 };
     const int n = 4096, k = 4096;
 

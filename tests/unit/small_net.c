@@ -296,8 +296,19 @@ static void x_norm(double *out, const double *x, const double *w, int n)
     for (int i = 0; i < n; i++) out[i] = x[i] * s * w[i];
 }
 
-static void x_mul(double *out, const double *x, const double *w, const double *bias, int n, int k)
+/* Products with weights on grids take x as 8-bit integers, 32 values to a scale (device/cpu/kern.h). */
+static double x_rounded(const double *x, int i)
 {
+    const double *b = x + i / 32 * 32;
+    double most = 0;
+    for (int j = 0; j < 32; j++) most = fabs(b[j]) > most ? fabs(b[j]) : most;
+    return most > 0 ? rint(x[i] / most * 127) * most / 127 : 0;
+}
+
+static void x_mul(const net *m, double *out, const double *x0, const double *w, const double *bias, int n, int k)
+{
+    double x[NET_WIDEST];
+    for (int i = 0; i < k; i++) x[i] = quant_get(m->s.type)->levels ? x_rounded(x0, i) : x0[i];
     for (int j = 0; j < n; j++) {
         double s = bias ? bias[j] : 0;
         for (int i = 0; i < k; i++) s += x[i] * w[j * k + i];
@@ -357,10 +368,10 @@ static void x_feed(const net *m, const net_layer *w, int e, double weight_, doub
 {
     const int d = m->s.d, ff = m->s.ff;
     double *g = calloc((size_t)ff, 8), *u = calloc((size_t)ff, 8), *y = calloc((size_t)d, 8);
-    x_mul(g, h, m->exact[w->gate] + e * ff * d, NULL, ff, d);
-    x_mul(u, h, m->exact[w->up] + e * ff * d, NULL, ff, d);
+    x_mul(m, g, h, m->exact[w->gate] + e * ff * d, NULL, ff, d);
+    x_mul(m, u, h, m->exact[w->up] + e * ff * d, NULL, ff, d);
     for (int i = 0; i < ff; i++) g[i] = g[i] / (1 + exp(-g[i])) * u[i];
-    x_mul(y, g, m->exact[w->down] + e * d * ff, NULL, d, ff);
+    x_mul(m, y, g, m->exact[w->down] + e * d * ff, NULL, d, ff);
     for (int i = 0; i < d; i++) x[i] += weight_ * y[i];
     free(g), free(u), free(y);
 }
@@ -370,7 +381,7 @@ static void x_experts(const net *m, const net_layer *w, double *x, const double 
     const int n = m->s.experts;
     double p[64], sum = 0;
     bool taken[64] = { false };
-    x_mul(p, h, m->exact[w->route], NULL, n, m->s.d);
+    x_mul(m, p, h, m->exact[w->route], NULL, n, m->s.d);
     for (int e = 0; e < n; e++) sum += p[e] = exp(p[e]);
     for (int i = 0; i < m->s.used; i++) {
         int best = -1;
@@ -394,15 +405,15 @@ void net_exact(const net *m, net_kv *e, const pass *p, double *logits)
         for (int r = 0; r < p->n; r++) {
             double *k = e->k[l] + p->slot[r] * kd, *v = e->v[l] + p->slot[r] * kd;
             x_norm(h, x + r * d, m->exact[w->norm1], d);
-            x_mul(q + r * qd, h, m->exact[w->q], w_of(m, w->bq), qd, d);
-            x_mul(k, h, m->exact[w->k], w_of(m, w->bk), kd, d);
-            x_mul(v, h, m->exact[w->v], w_of(m, w->bv), kd, d);
+            x_mul(m, q + r * qd, h, m->exact[w->q], w_of(m, w->bq), qd, d);
+            x_mul(m, k, h, m->exact[w->k], w_of(m, w->bk), kd, d);
+            x_mul(m, v, h, m->exact[w->v], w_of(m, w->bv), kd, d);
             x_head(m, q + r * qd, s->heads, w_of(m, w->qn), p->pos[r]);
             x_head(m, k, s->kv_heads, w_of(m, w->kn), p->pos[r]);
         }
         for (int r = 0; r < p->n; r++) {
             x_attend(m, e, p, r, l, a, q + r * qd);
-            x_mul(h, a, m->exact[w->o], NULL, d, qd);
+            x_mul(m, h, a, m->exact[w->o], NULL, d, qd);
             for (int i = 0; i < d; i++) x[r * d + i] += h[i];
             x_norm(h, x + r * d, m->exact[w->norm2], d);
             if (s->experts)
@@ -413,7 +424,7 @@ void net_exact(const net *m, net_kv *e, const pass *p, double *logits)
     }
     for (int i = 0; i < p->n_want; i++) {
         x_norm(h, x + p->want[i] * d, m->exact[m->norm], d);
-        x_mul(logits + i * s->vocab, h, m->exact[m->head], NULL, s->vocab, d);
+        x_mul(m, logits + i * s->vocab, h, m->exact[m->head], NULL, s->vocab, d);
     }
     free(x), free(q), free(h), free(a);
 }

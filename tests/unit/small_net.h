@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "device/device.h"
 
-enum { NET_TENSORS = 64, NET_LAYERS = 2, NET_ROWS = 12, NET_SLOTS = 20, NET_POS = 40 };
+enum { NET_TENSORS = 64, NET_LAYERS = 2, NET_ROWS = 12, NET_SLOTS = 20, NET_POS = 40, NET_WIDEST = 1100 };
 
 typedef struct {
     const char *what;

@@ -2,7 +2,7 @@
 #include "device/cpu/kern.h"
 #include "device/cpu/x86/vec_avx2.h"
 
-enum { LANES = 8, BLOCK_Q4_0 = 18, TILE_Q4_0 = 576, TILE_Q8_0 = 1088 };
+enum { LANES = 8, BLOCK_Q4_0 = 18, TILE_Q4_0 = 576, TILE_Q8_0 = 1088, AHEAD = 8 * TILE_Q4_0, NEXT_Q4_0 = 16 * BLOCK_Q4_0 };
 
 /* 16 bytes of each of 8 rows, in t[r]: row r low, row r + 4 high -> t[q]: quad q of the 8 rows. */
 static ALWAYS_INLINE void transpose(__m256i t[4])
@@ -47,7 +47,10 @@ void expand_q4_0_avx2(const kern_qpanel *w, const uint8_t *src, size_t row, int 
             const uint8_t *s = src + (size_t)j * row;
             uint16_t half[LANES];
             __m256i t[4];
-            for (size_t r = 0; r < LANES; r++) memcpy(&half[r], s + r * row, sizeof *half);
+            for (size_t r = 0; r < LANES; r++) {
+                memcpy(&half[r], s + r * row, sizeof *half);
+                PREFETCH(s + r * row + NEXT_Q4_0); /* of the next panel, in the same row */
+            }
             _mm256_storeu_ps(w->scale + b * QCOLS + j, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)half)));
             load_8x16(t, s + 2, row);
             transpose(t);
@@ -81,6 +84,7 @@ void expand_tiles_q4_0_avx2(const kern_qpanel *w, const uint8_t *t, int k)
 
     for (int b = 0; b < k / QBLOCK; b++, t += TILE_Q4_0) {
         tile_scales(w->scale + b * QCOLS, t + 512);
+        for (int i = 0; i < TILE_Q4_0; i += 64) PREFETCH(t + AHEAD + i);
         for (int q = 0; q < 8; q++) {
             __m256i pair[2][2]; /* [k, k + 2][columns 0..7 | 16..23, 8..15 | 24..31] */
             for (int i = 0; i < 2; i++) {
@@ -105,6 +109,7 @@ void expand_tiles_q8_0_avx2(const kern_qpanel *w, const uint8_t *t, int k)
 
     for (int b = 0; b < k / QBLOCK; b++, t += TILE_Q8_0) {
         tile_scales(w->scale + b * QCOLS, t + 1024);
+        for (int i = 0; i < TILE_Q8_0; i += 64) PREFETCH(t + AHEAD + i);
         for (int q = 0; q < 8; q++)
             for (int h = 0; h < 2; h++) { /* 16 columns */
                 const __m256i *v = (const __m256i *)(t + q * 128 + h * 32);
