@@ -420,6 +420,9 @@ static void check_table(const kern_table *t, const kern_table *seen)
         if (t->unpack[type].fn && t->unpack[type].fn != quant_get((uint32_t)type)->decode &&
             t->unpack[type].fn != seen->unpack[type].fn)
             run_check(t->unpack[type].name, t, NULL, unpack, type);
+        if (t->levels[type].fn && t->levels[type].fn != quant_get((uint32_t)type)->levels &&
+            t->levels[type].fn != seen->levels[type].fn)
+            run_check(t->levels[type].name, t, NULL, levels, type);
         if (rows && rows != seen->expand[type].fn) run_check(t->expand[type].name, t, NULL, expand, type);
         if (tiles && tiles != seen->expand_tiles[type].fn)
             run_check(t->expand_tiles[type].name, t, NULL, expand_tiles, type);
@@ -471,13 +474,14 @@ static double time_mm(const kern_table *t, uint32_t type, int m, int n, int k, d
     quant_row_bytes(type, (uint64_t)k, &bytes);
     tensor w = { .type = type, .n_rows = n, .cols = k, .row_bytes = bytes };
     float *x = mem_array((size_t)m * (size_t)k, sizeof *x), *out = mem_array((size_t)m * (size_t)n, sizeof *out);
-    float *scales = mem_array(2 * QCOLS * Q_KC / QSUB + (size_t)m * (size_t)k / 8, sizeof *scales);
+    float *scales = mem_array(4 * QCOLS * Q_KC / QSUB + (size_t)m * (size_t)k / 8, sizeof *scales);
     uint8_t *levels = mem_array(2 * QCOLS * Q_KC + (size_t)m * (size_t)k, 1);
     cpu_scratch s = { .panel = mem_array((size_t)t->mm.nb * ld, sizeof(float)),
                       .sums = mem_array((size_t)(t->mm.nb > QCOLS ? t->mm.nb : QCOLS) * rows, sizeof(float)),
                       .qpanel = { levels, scales, scales + QCOLS * Q_KC / QSUB },
-                      .qlevel = levels + QCOLS * Q_KC };
-    float *of_rows = scales + 2 * QCOLS * Q_KC / QSUB;
+                      .qlevel = levels + QCOLS * Q_KC,
+                      .qrow = scales + 2 * QCOLS * Q_KC / QSUB };
+    float *of_rows = scales + 4 * QCOLS * Q_KC / QSUB;
     device_ctx c = { .k = *t, .scratch = &s, .panel_ld = ld, .sums_ld = rows };
     c.qx = (kern_qrows){ (int8_t *)levels + 2 * QCOLS * Q_KC, of_rows, of_rows + m * k / QBLOCK,
                          of_rows + 2 * m * k / QBLOCK };

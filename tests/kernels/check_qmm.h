@@ -125,10 +125,33 @@ static void quantize(const kern_table *t)
         }
 }
 
+/* Random bits, so any scales: the same as quant_info.levels. */
+static void levels(const kern_table *t, int type)
+{
+    const quant_info *q = quant_get((uint32_t)type);
+    now = t->levels[type].name;
+    for (int blocks = 1; blocks <= 5; blocks++) {
+        const size_t n = (size_t)(blocks * q->block), subs = n / (size_t)q->grid.sub;
+        uint8_t *src = guarded((size_t)(blocks * q->bytes)), *got = guarded(n), *want = malloc(n);
+        float *scale = floats(subs, 1), *low = floats(subs, 1), *scales = malloc(2 * subs * sizeof *scales);
+        for (int i = 0; i < blocks * q->bytes; i++) src[i] = (uint8_t)below(256);
+        t->levels[type].fn(got, scale, low, src, n);
+        q->levels(want, scales, scales + subs, src, n);
+        for (size_t i = 0; i < n; i++) near_("level", (int)i, got[i], want[i], 0);
+        for (size_t i = 0; i < subs; i++) {
+            same_bits("scale", (int)i, scale[i], scales[i]);
+            if (q->grid.low) same_bits("low", (int)i, low[i], scales[subs + i]);
+        }
+        free(want);
+        free(scales);
+        release_all();
+    }
+}
+
 static void weave(const kern_table *t)
 {
     now = t->weave.name;
-    for (int k = 32; k <= 512; k *= 2) {
+    for (int k = 4; k <= 512; k += k < 40 ? 4 : 59 * 4) {
         const size_t ld = (size_t)k + (size_t)below(5);
         uint8_t *level = guarded((QCOLS - 1) * ld + (size_t)k), *panel = guarded((size_t)k * QCOLS);
         for (size_t i = 0; i < (QCOLS - 1) * ld + (size_t)k; i++) level[i] = (uint8_t)below(256);

@@ -199,7 +199,7 @@ static bool make_scratch(device_ctx *c)
     /* all of 4 bytes; list is checked by the K,V store's size before */
     size_t panel = round_up(nb * c->panel_ld, LINE), list = round_up(cols, LINE), levels = Q_KC * QCOLS / 4;
     size_t sums = round_up((nb > QCOLS ? nb : QCOLS) * c->sums_ld, LINE);
-    size_t each = panel + sums + 2 * list + 2 * levels + 2 * subs;
+    size_t each = panel + sums + 2 * list + 2 * levels + 4 * subs;
     if (!(c->scratch = take(c, threads, sizeof *c->scratch, 1)) ||
         !(c->scratch_mem = take(c, threads, each, sizeof(float))))
         return false;
@@ -213,7 +213,8 @@ static bool make_scratch(device_ctx *c)
         s->qpanel.level = (uint8_t *)(at += list);
         s->qlevel = (uint8_t *)(at += levels);
         s->qpanel.scale = at += levels;
-        s->qpanel.low = at + subs;
+        s->qpanel.low = at += subs;
+        s->qrow = at + subs;
     }
     return true;
 }

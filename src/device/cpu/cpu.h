@@ -25,7 +25,8 @@ typedef struct {
     float *panel;  /* [nb][panel_ld] decoded weights */
     float *sums;   /* [nb or QCOLS][sums_ld] */
     kern_qpanel qpanel; /* [Q_KC] by QCOLS levels */
-    uint8_t *qlevel;    /* [QCOLS][Q_KC] levels that are yet to be woven */
+    uint8_t *qlevel;    /* [QCOLS][Q_KC] levels that are yet to be woven ... */
+    float *qrow;        /* [2][QCOLS][Q_KC / QSUB] ... and their scales and lows */
     float *att;    /* [slots + 1] scores of one query head */
     int32_t *cols; /* [slots + 1] slots a row sees */
 } cpu_scratch;

@@ -45,7 +45,7 @@ typedef struct {
     float *scale, *low; /* [k / sub][QCOLS] */
 } kern_qpanel;
 
-/* Rows of levels to a panel; level: [QCOLS][ld]. */
+/* Rows of levels to a panel: level: [QCOLS][ld], k a multiple of 4. */
 typedef void kern_weave_fn(uint8_t *panel, const uint8_t *level, size_t ld, int k);
 
 /* Packed weights to a panel, in one go; k: a multiple of the type's block.  Of GGUF rows, `row` bytes apart: */
@@ -104,6 +104,7 @@ enum { KV_F32, KV_F16, KV_KINDS };
 typedef struct {
     kern_mm mm;
     KERN_ENTRY(kern_quantize_fn) quantize;
+    KERN_ENTRY(quant_levels_fn) levels[QT_COUNT]; /* fn NULL: not on a grid */
     KERN_ENTRY(kern_weave_fn) weave;
     KERN_ENTRY(kern_expand_fn) expand[QT_COUNT]; /* fn NULL, here and below: by way of rows of levels, and weave */
     KERN_ENTRY(kern_expand_tiles_fn) expand_tiles[QT_COUNT];
@@ -144,6 +145,7 @@ kern_half_fn half_ref;
 kern_mm_fn mm_f32_4x3_avx2, mm_f32_4x6_avx512;
 kern_quantize_fn quantize_avx2;
 kern_weave_fn weave_avx2;
+quant_levels_fn levels_q8_0_avx2, levels_q4_k_avx2, levels_q5_k_avx2, levels_q6_k_avx2;
 kern_expand_fn expand_q4_0_avx2;
 kern_expand_tiles_fn expand_tiles_q4_0_avx2, expand_tiles_q8_0_avx2;
 kern_qmm_fn qmm_avx2;

@@ -1,6 +1,8 @@
 /* qmatmul.c - the matrix product of a pass with weights that are levels on a grid, in integers (kern.h).  The rows of x
  * are made integers once; threads take whole stripes of QCOLS columns, expand a panel of weights that stays in the
  * first cache, and run all rows over it.  A column's sums are added in rising k, bias and residual last. */
+#include <string.h>
+
 #include "device/cpu/product.h"
 
 /* ------------------------------------------------------------ rows of x */
@@ -34,36 +36,41 @@ static void quantize_part(void *user, int t, int n)
 /* Levels of one column, k values from p on. */
 static void levels(const product *b, uint8_t *level, float *scale, float *low, int j, int p, int k)
 {
-    const quant_info *q = quant_get(b->w->type);
-    const int tile_k = (int)b->t32.tile_k;
+    quant_levels_fn *fn = b->c->k.levels[b->w->type].fn;
+    const int tile_k = (int)b->t32.tile_k, sub = quant_get(b->w->type)->grid.sub;
     uint8_t room[T32_BLOCK];
 
     if (b->w->layout == LAYOUT_ROWS) {
-        q->levels(level, scale, low, product_packed(b, j, p), (size_t)k);
+        fn(level, scale, low, product_packed(b, j, p), (size_t)k);
         return;
     }
     for (int done = 0; done < k; done += tile_k) {
         const uint8_t *tile = t32_tile(&b->t32, b->w->data, (size_t)(j / T32_ROWS), (size_t)((p + done) / tile_k));
-        const int at = done / q->grid.sub;
-        q->levels(level + done, scale + at, low + at, t32_block(&b->t32, tile, (size_t)(j % T32_ROWS), room),
-                  (size_t)tile_k);
+        const int at = done / sub;
+        fn(level + done, scale + at, low + at, t32_block(&b->t32, tile, (size_t)(j % T32_ROWS), room),
+           (size_t)tile_k);
     }
 }
 
 /* A stripe by way of rows of levels; columns behind the matrix become zeros. */
 static void panel_weave(const product *b, const cpu_scratch *s, int j, int p, int k)
 {
+    enum { SUBS = Q_KC / QSUB };
     const quant_grid *g = &quant_get(b->w->type)->grid;
+    const int n = b->n - j < QCOLS ? b->n - j : QCOLS, subs = k / g->sub;
+    float *scale = s->qrow, *low = s->qrow + QCOLS * SUBS;
+    kern_weave_fn *weave = b->c->k.weave.fn;
 
-    for (int r = 0; r < QCOLS; r++) {
-        float scale[Q_KC / QSUB] = { 0 }, low[Q_KC / QSUB] = { 0 };
-        if (j + r < b->n) levels(b, s->qlevel + r * Q_KC, scale, low, j + r, p, k);
-        for (int i = 0; i < k / g->sub; i++) {
-            s->qpanel.scale[i * QCOLS + r] = scale[i];
-            s->qpanel.low[i * QCOLS + r] = low[i];
-        }
+    for (int r = 0; r < n; r++) levels(b, s->qlevel + r * Q_KC, scale + r * SUBS, low + r * SUBS, j + r, p, k);
+    for (int r = n; r < QCOLS; r++) {
+        memset(s->qlevel + r * Q_KC, 0, (size_t)k);
+        memset(scale + r * SUBS, 0, SUBS * sizeof *scale);
+        memset(low + r * SUBS, 0, SUBS * sizeof *low);
     }
-    b->c->k.weave.fn(s->qpanel.level, s->qlevel, Q_KC, k);
+    weave(s->qpanel.level, s->qlevel, Q_KC, k);
+    /* a float is 4 bytes, as four levels are */
+    weave((uint8_t *)s->qpanel.scale, (const uint8_t *)scale, SUBS * sizeof *scale, subs * QQUAD);
+    if (g->low) weave((uint8_t *)s->qpanel.low, (const uint8_t *)low, SUBS * sizeof *low, subs * QQUAD);
 }
 
 /* Columns j.. of k values from p on. */

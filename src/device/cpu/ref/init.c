@@ -1,4 +1,5 @@
-/* init.c - the plain C kernels: the whole table.  Types without a kernel of their own decode through format/quant.h. */
+/* init.c - the plain C kernels: the whole table.  Types without a kernel of their own decode, and become
+ * levels, through format/quant.h. */
 #include "device/cpu/kern.h"
 
 void kern_init_ref(kern_table *t)
@@ -9,6 +10,8 @@ void kern_init_ref(kern_table *t)
         if (!q || !q->decode) continue;
         t->unpack[type].fn = q->decode;
         t->unpack[type].name = q->name;
+        t->levels[type].fn = q->levels;
+        t->levels[type].name = q->name;
     }
     KERN_PUT(t->quantize, quantize_ref);
     KERN_PUT(t->weave, weave_ref);

@@ -5,6 +5,10 @@ static void init_avx2(kern_table *t)
 {
     t->mm = (kern_mm){ mm_f32_4x3_avx2, "mm_f32_4x3_avx2", 4, 3, 24, 512 };
     KERN_PUT(t->quantize, quantize_avx2);
+    KERN_PUT(t->levels[QT_Q8_0], levels_q8_0_avx2);
+    KERN_PUT(t->levels[QT_Q4_K], levels_q4_k_avx2);
+    KERN_PUT(t->levels[QT_Q5_K], levels_q5_k_avx2);
+    KERN_PUT(t->levels[QT_Q6_K], levels_q6_k_avx2);
     KERN_PUT(t->weave, weave_avx2);
     KERN_PUT(t->expand[QT_Q4_0], expand_q4_0_avx2);
     KERN_PUT(t->expand_tiles[QT_Q4_0], expand_tiles_q4_0_avx2);

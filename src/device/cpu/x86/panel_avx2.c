@@ -29,13 +29,17 @@ static inline void put(uint8_t *panel, int quad, int col, __m256i v)
 
 void weave_avx2(uint8_t *panel, const uint8_t *level, size_t ld, int k)
 {
-    for (int p = 0; p < k; p += 16)
+    int p = 0;
+
+    for (; p + 16 <= k; p += 16)
         for (int j = 0; j < QCOLS; j += LANES) {
             __m256i t[4];
             load_8x16(t, level + (size_t)j * ld + (size_t)p, ld);
             transpose(t);
             for (int q = 0; q < 4; q++) put(panel, p / QQUAD + q, j, t[q]);
         }
+    for (; p < k; p += QQUAD)
+        for (int j = 0; j < QCOLS; j++) memcpy(panel + p * QCOLS + j * QQUAD, level + (size_t)j * ld + (size_t)p, QQUAD);
 }
 
 void expand_q4_0_avx2(const kern_qpanel *w, const uint8_t *src, size_t row, int k)
