@@ -34,21 +34,22 @@ static ALWAYS_INLINE void sums(int mr, shape s, __m256i out[MR][NV], const int8_
         for (int j = 0; j < NV; j++) out[i][j] = _mm256_setzero_si256();
     for (int q = 0; q < quads; q += run) {
         __m256i pairs[MR][NV];
-        for (int r = 0; r < run; r++, w += QCOLS * QQUAD)
+        for (int r = 0; r < run; r++, w += QCOLS * QQUAD) {
+            __m256i u[NV], size[NV];
+            for (int j = 0; j < NV; j++) {
+                u[j] = levels(w + j * LANES * QQUAD);
+                if (s.run == 0) u[j] = _mm256_xor_si256(u[j], top);
+                size[j] = s.run == 0 ? _mm256_abs_epi8(u[j]) : u[j];
+            }
             for (int i = 0; i < mr; i++) {
                 const __m256i v = quad_of(x[i] + (q + r) * QQUAD);
                 for (int j = 0; j < NV; j++) {
-                    __m256i u = levels(w + j * LANES * QQUAD), p;
-                    if (s.run == 0) {
-                        u = _mm256_xor_si256(u, top);
-                        p = _mm256_maddubs_epi16(_mm256_abs_epi8(u), _mm256_sign_epi8(v, u));
-                    } else {
-                        p = _mm256_maddubs_epi16(u, v);
-                    }
+                    __m256i p = _mm256_maddubs_epi16(size[j], s.run == 0 ? _mm256_sign_epi8(v, u[j]) : v);
                     pairs[i][j] = r ? _mm256_add_epi16(pairs[i][j], p) : p;
                     KEEP_ORDER(pairs[i][j]);
                 }
             }
+        }
         for (int i = 0; i < mr; i++)
             for (int j = 0; j < NV; j++)
                 out[i][j] = _mm256_add_epi32(out[i][j], _mm256_madd_epi16(pairs[i][j], ones));
