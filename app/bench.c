@@ -57,6 +57,55 @@ static bool time_rows(llada_session *s, int rows, int reps, double *ms, double *
     return ok;
 }
 
+/* The machine, and what a pass of this model asks of it. */
+typedef struct {
+    tools_limits can;
+    tools_work work;
+} ceiling;
+
+static int measure_machine(ceiling *c, const app_model *am, const options *o, int threads)
+{
+    llada_err err = {0};
+    if (tools_machine(&c->can, threads, o->cpu_mask, 0.5, &err)) return app_fail(&err);
+    tools_pass_work(am->m, &c->work);
+    if (o->json)
+        say_json(json_pack("{s:s, s:f, s:f, s:f, s:s, s:s, s:i}", "limits", "measured", "read_gbs", c->can.read_gbs,
+                           "float_gflops", c->can.float_gflops, "integer_gops", c->can.integer_gops, "float_kernel",
+                           c->can.float_kernel, "integer_kernel", c->can.integer_kernel, "threads", c->can.threads));
+    else
+        printf("this machine: reads %.1f GB/s; %s %.0f GFLOP/s, %s %.0f GOP/s in the first cache (%d threads)\n",
+               c->can.read_gbs, c->can.float_kernel, c->can.float_gflops, c->can.integer_kernel, c->can.integer_gops,
+               c->can.threads);
+    return EXIT_FINE;
+}
+
+/* The least a pass of so many rows could take, in ms: reading the weights or the products, whichever is more. */
+static double limit_ms(const ceiling *c, int rows)
+{
+    double read = c->work.bytes / c->can.read_gbs * 1e-6;
+    double products = 2e-6 * rows * (c->work.floats / c->can.float_gflops + c->work.integers / c->can.integer_gops);
+    return read > products ? read : products;
+}
+
+static void say_rows(const app_model *am, const options *o, const ceiling *c, int rows, double ms, double least, int reps,
+                     int threads)
+{
+    double gflops = 2e-9 * (double)am->info.n_params * rows / (ms * 1e-3);
+    if (o->json) {
+        json_t *line = json_pack("{s:i, s:f, s:f, s:i, s:f, s:i}", "rows", rows, "ms", ms, "ms_min", least, "reps", reps,
+                                 "gflops", gflops, "threads", threads);
+        if (o->limits) {
+            json_object_set_new(line, "limit_ms", json_real(limit_ms(c, rows)));
+            json_object_set_new(line, "share", json_real(limit_ms(c, rows) / ms));
+        }
+        say_json(line);
+        return;
+    }
+    printf("%5d rows  %10.3f ms  (least %.3f)  %8.1f rows/s  %7.1f GFLOP/s", rows, ms, least, rows / (ms * 1e-3), gflops);
+    if (o->limits) printf("  limit %.3f ms, %.0f %% of it reached", limit_ms(c, rows), 100 * limit_ms(c, rows) / ms);
+    printf("\n");
+}
+
 static int forward(const app_model *am, const options *o)
 {
     size_t n;
@@ -75,6 +124,8 @@ static int forward(const app_model *am, const options *o)
     int rc = app_session_open(&s, am, &r, o, most ? most : 1);
     int reps = o->reps ? (int)o->reps : DEFAULT_REPS, kept = 0;
     llada_latency table[LLADA_MAX_LATENCY];
+    ceiling c = {.work = {0}};
+    if (!rc && o->limits) rc = measure_machine(&c, am, o, llada_session_threads(s));
     for (size_t i = 0; i < n && !rc; i++) {
         double ms = 0, least = 0;
         if (rows[i] < 1 || !time_rows(s, rows[i], reps, &ms, &least)) {
@@ -84,13 +135,7 @@ static int forward(const app_model *am, const options *o)
         }
         if (kept < LLADA_MAX_LATENCY && rows[i] > (kept ? table[kept - 1].rows : 0))
             table[kept++] = (llada_latency){rows[i], ms};
-        double gflops = 2e-9 * (double)am->info.n_params * rows[i] / (ms * 1e-3);
-        if (o->json)
-            say_json(json_pack("{s:i, s:f, s:f, s:i, s:f, s:i}", "rows", rows[i], "ms", ms, "ms_min", least, "reps", reps,
-                               "gflops", gflops, "threads", llada_session_threads(s)));
-        else
-            printf("%5d rows  %10.3f ms  (least %.3f)  %8.1f rows/s  %7.1f GFLOP/s\n", (int)rows[i], ms, least,
-                   rows[i] / (ms * 1e-3), gflops);
+        say_rows(am, o, &c, rows[i], ms, least, reps, llada_session_threads(s));
     }
     char *path = NULL;
     if (!rc && o->save && !(rc = latency_save(am, o, table, kept, &path)) && !o->quiet) app_note("table kept in %s", path);

@@ -52,7 +52,7 @@ typedef struct {
     /* bench */
     const char *rows;
     int64_t reps, prompt_tokens, per_pass, most_passes;
-    bool save;
+    bool save, limits;
     /* serve */
     const char *host, *api_key;
     opt_list allow_hosts, origins;

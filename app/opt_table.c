@@ -75,6 +75,8 @@ static const opt_def table[] = {
      "times each is run; the median counts (default 5)", NULL},
     {"--save", OPT_SWITCH, CMD_BENCH, AT(save), 0, 0, false, NULL,
      "forward: keep the times as this machine's table for bucket=auto", NULL},
+    {"--limits", OPT_SWITCH, CMD_BENCH, AT(limits), 0, 0, false, NULL,
+     "forward: measure the machine first, and say what share of its limit each pass reaches", NULL},
     {"--prompt", OPT_INT, CMD_BENCH, AT(prompt_tokens), 0, MOST_TOKENS, false, "N",
      "generate: tokens of the prompt (default 64)", NULL},
     {"--per-pass", OPT_INT, CMD_BENCH, AT(per_pass), 1, MOST_TOKENS, false, "K",

@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "tools.h"
 #include "tools_info.h"
+#include "tools_machine.h"
 
 struct llada_model {
     model *m;            /* owned */
@@ -250,6 +251,8 @@ llada_status tools_schedule(llada_session *s, const int32_t *per_pass, int n, ll
 }
 
 llada_status tools_forward(llada_session *s, int n, llada_err *err) { return decoder_forward(s->d, n, err); }
+
+void tools_pass_work(const llada_model *m, tools_work *out) { machine_pass_work(&m->m->g, out); }
 
 llada_status tools_session_bytes(const llada_model *m, const llada_recipe *r, int ctx, bool kv_f16, tools_memory *out,
                                  llada_err *err)

@@ -10,6 +10,24 @@ llada_status tools_schedule(llada_session *s, const int32_t *per_pass, int n, ll
 /* Benchmarks: one pass over n fresh rows against an empty cache, all scored; n at most the session's positions. */
 llada_status tools_forward(llada_session *s, int n, llada_err *err);
 
+/* Benchmarks: what this machine can do at most, all threads together. */
+typedef struct {
+    double read_gbs;                             /* memory read, 1e9 bytes a second */
+    double float_gflops, integer_gops;           /* the matrix kernels on operands in the first cache; a product and an
+                                                    addition are two */
+    const char *float_kernel, *integer_kernel;   /* static */
+    int threads;
+} tools_limits;
+
+/* Each of the three is measured for `seconds` (at least 0.02). */
+llada_status tools_machine(tools_limits *out, int threads, uint64_t cpu_mask, double seconds, llada_err *err);
+
+/* What a pass reads and multiplies: bytes of all matrices, and their values by the kind of product. */
+typedef struct {
+    double bytes, floats, integers;
+} tools_work;
+void tools_pass_work(const llada_model *m, tools_work *out);
+
 /* ---------------------------------------------------------------- types of tensors */
 
 /* The number of a type by name ("q8_0", any case) among those that can be written; -1: none.  And back. */

@@ -91,9 +91,42 @@ static void types_by_name(void **state)
     assert_string_equal(tools_type_name(-1), "?");
 }
 
+/* What a pass asks for, by hand from the shapes of the small network; what the machine can do is only known to be
+ * something. */
+static void limits_are_measured(void **state)
+{
+    llada_model *m = NULL;
+    llada_err err;
+    tools_work work;
+    tools_limits can = { 0 };
+
+    assert_int_equal(llada_model_open(&m, FIXTURES "tiny-llada-f32.gguf", NULL, &err), LLADA_OK);
+    llada_model_info info = { .size = sizeof info };
+    llada_model_get_info(m, &info);
+    tools_pass_work(m, &work);
+    double d = info.n_embd, kv = d * info.n_head_kv / info.n_head;
+    double values = info.n_layer * (2 * d * d + 2 * d * kv + 3 * d * info.n_ff);
+    assert_true(work.integers == 0 && work.bytes == 4 * work.floats);
+    /* besides the layers there is the head, whose rows are the vocabulary's or a few more */
+    assert_true(work.floats >= values + d * info.n_vocab && work.floats < values + d * (info.n_vocab + 256));
+    llada_model_close(&m);
+
+    assert_int_equal(tools_machine(&can, 2, UINT64_MAX, 0, &err), LLADA_OK);
+    assert_true(can.read_gbs > 0 && can.float_gflops > 0 && can.integer_gops > 0 && can.threads >= 1);
+    assert_true(can.float_kernel[0] && can.integer_kernel[0]);
+    for (uint64_t k = 1;; k++) {
+        mem_fail_at(k);
+        llada_status got = tools_machine(&can, 1, 0, 0, &err);
+        mem_fail_at(0);
+        if (got == LLADA_OK) break;
+        assert_int_equal(got, LLADA_NO_MEMORY);
+        assert_true(k < 100);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(memory_is_counted), cmocka_unit_test(quantise_stops_and_fails),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(limits_are_measured), cmocka_unit_test(memory_is_counted), cmocka_unit_test(quantise_stops_and_fails),
                                         cmocka_unit_test(types_by_name) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
