@@ -42,6 +42,26 @@ void weave_avx2(uint8_t *panel, const uint8_t *level, size_t ld, int k)
         for (int j = 0; j < QCOLS; j++) memcpy(panel + p * QCOLS + j * QQUAD, level + (size_t)j * ld + (size_t)p, QQUAD);
 }
 
+static ALWAYS_INLINE int half_bits(const uint8_t *p)
+{
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return h;
+}
+
+/* The half floats that 8 rows begin with, put in one by one: by way of memory the wide load would wait for the stores. */
+static ALWAYS_INLINE __m128i halves_of_rows(const uint8_t *s, size_t row)
+{
+    __m128i h = _mm_cvtsi32_si128(half_bits(s));
+    h = _mm_insert_epi16(h, half_bits(s + row), 1);
+    h = _mm_insert_epi16(h, half_bits(s + 2 * row), 2);
+    h = _mm_insert_epi16(h, half_bits(s + 3 * row), 3);
+    h = _mm_insert_epi16(h, half_bits(s + 4 * row), 4);
+    h = _mm_insert_epi16(h, half_bits(s + 5 * row), 5);
+    h = _mm_insert_epi16(h, half_bits(s + 6 * row), 6);
+    return _mm_insert_epi16(h, half_bits(s + 7 * row), 7);
+}
+
 void expand_q4_0_avx2(const kern_qpanel *w, const uint8_t *src, size_t row, int k)
 {
     const __m256i low = _mm256_set1_epi8(15);
@@ -49,13 +69,9 @@ void expand_q4_0_avx2(const kern_qpanel *w, const uint8_t *src, size_t row, int 
     for (int b = 0; b < k / QBLOCK; b++, src += BLOCK_Q4_0)
         for (int j = 0; j < QCOLS; j += LANES) {
             const uint8_t *s = src + (size_t)j * row;
-            uint16_t half[LANES];
             __m256i t[4];
-            for (size_t r = 0; r < LANES; r++) {
-                memcpy(&half[r], s + r * row, sizeof *half);
-                PREFETCH(s + r * row + NEXT_Q4_0); /* of the next panel, in the same row */
-            }
-            _mm256_storeu_ps(w->scale + b * QCOLS + j, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)half)));
+            for (size_t r = 0; r < LANES; r++) PREFETCH(s + r * row + NEXT_Q4_0); /* of the next panel, in the same row */
+            _mm256_storeu_ps(w->scale + b * QCOLS + j, _mm256_cvtph_ps(halves_of_rows(s, row)));
             load_8x16(t, s + 2, row);
             transpose(t);
             for (int q = 0; q < 4; q++) {
