@@ -14,11 +14,12 @@ enum { CONVERT_MAX_LAYERS = 512, CONVERT_MAX_EXPERTS = 4096 };
 typedef struct {
     const char *classes[2]; /* of config.json's "architectures"; NULL ends */
     const char *arch;       /* general.architecture */
-    const char *pre;        /* tokenizer.ggml.pre */
+    const char *pre;        /* tokenizer.ggml.pre, where tokenizer.json does not say otherwise */
     const char *mask;       /* the mask token's spelling, where config.json names no id; NULL: no mask */
     int32_t mask_id;        /* the published one, where there is no such token either; -1: none */
     bool llada_names;       /* LLaDA's own names of tensors; else those of Llama and Qwen2 */
     bool pairs;             /* neighbours are rotated: rows of queries and keys are interleaved */
+    bool bos;               /* texts begin with it, though the tokenizer's files put that by other means */
     bool bias, experts, causal, shift; /* shift: the scores of position i stand in row i-1 */
 } convert_family;
 

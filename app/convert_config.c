@@ -8,15 +8,18 @@
 
 enum { MOST_JSON = 256 << 20 };
 
+/* Names of pre-tokenizers: those that programs knew when they learnt the architecture. */
 static const convert_family families[] = {
-    { .classes = { "LLaDAModelLM" }, .arch = "llada", .pre = "llada-moe", .mask = "<|mdm_mask|>", .mask_id = -1,
-      .llada_names = true, .pairs = true },
+    { .classes = { "LLaDAModelLM" }, .arch = "llada", .pre = "bailingmoe", .mask = "<|mdm_mask|>", .mask_id = -1,
+      .llada_names = true, .pairs = true, .bos = true },
+    { .classes = { "ILLaDAForCausalLM" }, .arch = "llada", .pre = "seed-coder", .mask = "<[MASK]>", .mask_id = -1,
+      .pairs = true },
     { .classes = { "DreamModel" }, .arch = "dream", .pre = "qwen2", .mask = "<|mask|>", .mask_id = -1, .bias = true,
       .shift = true },
     { .classes = { "LLaDAMoEModelLM", "LLaDAMoEModel" }, .arch = "llada-moe", .pre = "llada-moe", .mask = "<|mask|>",
       .mask_id = 156895, .experts = true },
     { .classes = { "LlamaForCausalLM" }, .arch = "llama", .pre = "llama-bpe", .mask_id = -1, .pairs = true,
-      .causal = true },
+      .causal = true, .bos = true },
 };
 
 int convert_json(json_t **out, const char *dir, const char *name, bool optional)
@@ -92,20 +95,41 @@ static bool flag(const convert_model *m, const char *name) { return json_is_true
 
 /* ---------------------------------------------------------------- what can't be expressed */
 
+/* null, false and 0 are "not so". */
+static bool is_off(const json_t *v)
+{
+    return !v || json_is_null(v) || json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0);
+}
+
+static int refuse(const convert_model *m, const char *key, const char *what)
+{
+    app_error("config.json: %s is %s, which %s files can't express", key, what, m->fam->arch);
+    return EXIT_WRONG_USE;
+}
+
+/* Keys of the published configurations of all four families, and what the files can say of them. */
 static int refuse_flags(const convert_model *m)
 {
-    static const char *const off[] = {"alibi", "include_bias", "include_qkv_bias", "scale_logits", "use_sliding_window",
-                                      "mlp_bias", "norm_topk_prob", "attention_layer_norm", "clip_qkv"};
+    static const char *const off[] = {
+        "alibi", "include_bias", "include_qkv_bias", "bias_for_layer_norm", "input_emb_norm", "scale_logits",
+        "attention_layer_norm", "multi_query_attention", "clip_qkv", "mlp_bias", "layer_norm_eps", "use_sliding_window",
+        "use_mrope", "norm_topk_prob", "moe_router_enable_expert_bias", "router_num_group", "router_topk_group",
+        "shared_expert_intermediate_size"};
+    static const char *const on[] = {"rope", "layer_norm_with_affine", "qk_layernorm"};
+    static const char *const one[] = {"partial_rotary_factor", "routed_scaling_factor", "block_group_size"};
     static const struct {
         const char *key, *fine, *too;
     } words[] = {{"activation_type", "silu", "swiglu"}, {"hidden_act", "silu", "swiglu"},
-                 {"layer_norm_type", "rms", "rms"},
-                 {"block_type", "llama", "llama"}};
-    for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
-        json_t *v = json_object_get(m->json, off[i]);
-        if (!v || json_is_null(v) || json_is_false(v)) continue;
-        app_error("config.json: %s is set, which %s files can't express", off[i], m->fam->arch);
-        return EXIT_WRONG_USE;
+                 {"layer_norm_type", "rms", "rms"}, {"block_type", "llama", "llama"},
+                 {"moe_router_score_function", "softmax", "softmax"}};
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+        if (!is_off(json_object_get(m->json, off[i]))) return refuse(m, off[i], "set");
+    if (!m->fam->bias && !is_off(json_object_get(m->json, "attention_bias"))) return refuse(m, "attention_bias", "set");
+    for (size_t i = 0; i < sizeof on / sizeof *on; i++)
+        if (json_is_false(json_object_get(m->json, on[i]))) return refuse(m, on[i], "false");
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+        json_t *v = json_object_get(m->json, one[i]);
+        if (v && !json_is_null(v) && json_number_value(v) != 1) return refuse(m, one[i], "not 1");
     }
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const char *v = json_string_value(json_object_get(m->json, words[i].key));
@@ -114,11 +138,11 @@ static int refuse_flags(const convert_model *m)
                   words[i].fine);
         return EXIT_WRONG_USE;
     }
-    double part = 1;
-    int rc = real(m->json, "partial_rotary_factor", 1, &part);
-    if (rc || part == 1) return rc;
-    app_error("config.json: partial_rotary_factor is %g; heads that are rotated in part can't be run", part);
-    return EXIT_WRONG_USE;
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(m->json, "moe_layer_freq"), i, v)
+        if (m->fam->experts && is_off(v)) return refuse(m, "moe_layer_freq", "0 for a layer");
+    return EXIT_FINE;
 }
 
 /* The object that stretches positions; NULL: none. */

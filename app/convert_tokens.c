@@ -15,6 +15,7 @@ typedef struct {
     int32_t *type;            /* owned; [m->rows] */
     const char **merge;       /* owned */
     size_t n_merges;
+    const char *pre;          /* tokenizer.ggml.pre */
     text *made;               /* owned: spellings that stand in no file */
     size_t n_made;
 } reader;
@@ -136,21 +137,42 @@ static int read_merges(reader *r)
     return EXIT_FINE;
 }
 
-/* The patterns that cut words differ in how many digits make one: the file must cut as the written name will. */
-static int check_pattern(const reader *r)
+/* The pattern that cuts words; *n: how many there are.  ByteLevel's own is GPT-2's, which is not spelt out. */
+static const char *find_pattern(const json_t *pre, int *n, bool *byte_level)
 {
-    json_t *pre = json_object_get(r->tok, "pre_tokenizer"), *list = json_object_get(pre, "pretokenizers"), *v;
     const char *regex = json_string_value(json_object_get(json_object_get(pre, "pattern"), "Regex"));
+    json_t *v;
     size_t i;
-    json_array_foreach(list, i, v)
+    *n = regex ? 1 : 0;
+    *byte_level = false;
+    json_array_foreach(json_object_get(pre, "pretokenizers"), i, v)
     {
         const char *s = json_string_value(json_object_get(json_object_get(v, "pattern"), "Regex"));
-        if (s) regex = s;
+        const char *type = json_string_value(json_object_get(v, "type"));
+        if (type && !strcmp(type, "ByteLevel") && json_is_true(json_object_get(v, "use_regex"))) *byte_level = true;
+        if (!s) continue;
+        regex = s;
+        ++*n;
     }
-    bool three = regex && strstr(regex, "\\p{N}{1,3}"), want = !strcmp(r->m->fam->pre, "llama-bpe");
-    if (!regex || three == want) return EXIT_FINE;
-    app_error("tokenizer.json cuts numbers after %s, which the pre-tokenizer %s of %s files does not",
-              three ? "three digits" : "each digit", r->m->fam->pre, r->m->fam->arch);
+    return regex;
+}
+
+/* tokenizer.ggml.pre: the architecture's name where the file cuts like it, else another known one that does. */
+static int choose_pre(reader *r)
+{
+    const char *const names[] = {r->m->fam->pre, "llama-bpe", "qwen2", "seed-coder", "gpt-2"};
+    int n;
+    bool byte_level;
+    const char *regex = find_pattern(json_object_get(r->tok, "pre_tokenizer"), &n, &byte_level);
+    r->pre = !n && byte_level ? "gpt-2" : r->m->fam->pre;
+    if (!n) return EXIT_FINE;
+    for (size_t i = 0; n == 1 && i < sizeof names / sizeof *names; i++) {
+        if (!tools_pre_alike(names[i], regex, strlen(regex))) continue;
+        r->pre = names[i];
+        return EXIT_FINE;
+    }
+    app_error("tokenizer.json cuts words by %s that no pre-tokenizer we know cuts like: %.200s",
+              n == 1 ? "a pattern" : "several patterns", regex);
     return EXIT_WRONG_USE;
 }
 
@@ -185,9 +207,11 @@ static int32_t special(const reader *r, const char *what)
     return id < 0 ? id_in(r, r->gen, key) : id;
 }
 
+/* A mask that is the end token too is none: one published configuration class has it so by default. */
 static int32_t mask_of(const reader *r)
 {
     int32_t id = id_in(r, r->m->json, "mask_token_id");
+    if (id == special(r, "eos")) id = -1;
     if (id < 0) id = special(r, "mask");
     if (id < 0) id = find(r, r->m->fam->mask);
     return id < 0 && r->m->fam->mask_id < r->m->rows ? r->m->fam->mask_id : id;
@@ -211,7 +235,7 @@ static int put_specials(const reader *r, tools_output *o)
         return EXIT_WRONG_USE;
     }
     json_t *add = json_object_get(r->conf, "add_bos_token");
-    bool always = r->m->fam->pairs; /* the tokenizers of LLaDA and Llama 3 put it in by other means */
+    bool always = r->m->fam->bos;
     if (!st && (always || json_is_boolean(add)))
         st = tools_put_bool(o, "tokenizer.ggml.add_bos_token", always || json_is_true(add), &err);
     return st ? app_fail(&err) : EXIT_FINE;
@@ -259,7 +283,7 @@ static int put_lists(const reader *r, tools_output *o)
     llada_err err = {0};
     size_t n = (size_t)r->m->rows;
     llada_status st = tools_put_str(o, "tokenizer.ggml.model", "gpt2", &err);
-    if (!st) st = tools_put_str(o, "tokenizer.ggml.pre", r->m->fam->pre, &err);
+    if (!st) st = tools_put_str(o, "tokenizer.ggml.pre", r->pre, &err);
     if (!st) st = tools_put_strs(o, "tokenizer.ggml.tokens", r->token, n, &err);
     if (!st) st = tools_put_i32s(o, "tokenizer.ggml.token_type", r->type, n, &err);
     if (!st) st = tools_put_strs(o, "tokenizer.ggml.merges", r->merge, r->n_merges, &err);
@@ -274,7 +298,7 @@ int convert_put_tokens(const convert_model *m, tools_output *o)
     if (!rc) rc = convert_json(&r.gen, m->dir, "generation_config.json", true);
     if (!rc) rc = read_tokens(&r);
     if (!rc) rc = read_merges(&r);
-    if (!rc) rc = check_pattern(&r);
+    if (!rc) rc = choose_pre(&r);
     if (!rc) rc = put_lists(&r, o);
     if (!rc) rc = put_specials(&r, o);
     if (!rc) rc = put_template(&r, o);

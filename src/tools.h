@@ -37,6 +37,11 @@ const char *tools_type_name(int type);
 /* Called now and then with the tensor at hand and bytes written of all; false stops the work (LLADA_CANCELLED). */
 typedef bool (*tools_tick)(void *user, const char *tensor, uint64_t done, uint64_t total);
 
+/* ---------------------------------------------------------------- pre-tokenizers */
+
+/* Whether the pattern of a checkpoint's tokenizer cuts text as the pre-tokenizer `name` does. */
+bool tools_pre_alike(const char *name, const char *regex, size_t len);
+
 /* ---------------------------------------------------------------- convert: safetensors in, GGUF out */
 
 typedef struct tools_checkpoint tools_checkpoint; /* tensors of one or more safetensors files */

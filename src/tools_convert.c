@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "format/safetensors.h"
+#include "text/pretok.h"
 #include "tools_retype.h"
 
 struct tools_checkpoint {
@@ -36,6 +37,8 @@ const char *tools_type_name(int type)
     const quant_info *q = type < 0 ? NULL : quant_get((uint32_t)type);
     return q ? q->name : "?";
 }
+
+bool tools_pre_alike(const char *name, const char *regex, size_t len) { return pretok_cuts_alike(name, regex, len); }
 
 /* ---------------------------------------------------------------- checkpoints */
 

@@ -26,6 +26,8 @@
 #define QWEN2 CONTRACTION "|" LETTERS "|\\p{N}|" SYMBOLS "|" LINE_ENDS "|" BLANKS
 /* Ling's has possessive quantifiers and one line end instead of several: the same words. */
 #define BAILING QWEN2
+/* Symbols end at the end of their line. */
+#define SEED CONTRACTION "|" LETTERS "|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]+|" LINE_ENDS "|" BLANKS
 
 typedef struct {
     const char *name, *pattern;
@@ -42,6 +44,7 @@ static const row rows[] = {
     { "bailingmoe", BAILING, true, false }, /* LLaDA-8B and Ling share one vocabulary */
     { "bailingmoe2", BAILING, true, false },
     { "llada-moe", BAILING, true, false },
+    { "seed-coder", SEED, false, false },   /* iLLaDA */
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
@@ -61,6 +64,25 @@ struct pretok_cut {
 static void *take(PCRE2_SIZE bytes, void *unused) { return mem_new(bytes); }
 
 static void give_back(void *p, void *unused) { mem_free(p); }
+
+/* NULL: no memory, or no pattern of PCRE2's; *code and *at say which. */
+static pretok *make(const row *r, const char *pattern, size_t len, int *code, PCRE2_SIZE *at)
+{
+    pretok *p = mem_new(sizeof *p);
+    *code = PCRE2_ERROR_NOMEMORY;
+    *at = 0;
+    if (p && (p->mem = pcre2_general_context_create(take, give_back, NULL))) {
+        p->row = r;
+        pcre2_compile_context *c = pcre2_compile_context_create(p->mem);
+        if (c)
+            p->code =
+                pcre2_compile((PCRE2_SPTR)pattern, len, PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, code, at, c);
+        pcre2_compile_context_free(c);
+    }
+    if (p && !p->code)
+        pretok_close(&p);
+    return p;
+}
 
 static const row *find_row(const char *name, size_t len)
 {
@@ -92,22 +114,12 @@ llada_status pretok_open(pretok **out, const char *name, size_t len, llada_err *
     const row *r = find_row(name, len);
     if (!r)
         return unknown(name, len, err);
-    pretok *p = mem_new(sizeof *p);
-    int code = PCRE2_ERROR_NOMEMORY;
-    PCRE2_SIZE at = 0;
-    if (p && (p->mem = pcre2_general_context_create(take, give_back, NULL))) {
-        p->row = r;
-        pcre2_compile_context *c = pcre2_compile_context_create(p->mem);
-        if (c)
-            p->code = pcre2_compile((PCRE2_SPTR)r->pattern, PCRE2_ZERO_TERMINATED,
-                                    PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &code, &at, c);
-        pcre2_compile_context_free(c);
-    }
-    if (!p || !p->code) {
-        pretok_close(&p);
+    int code;
+    PCRE2_SIZE at;
+    pretok *p = make(r, r->pattern, PCRE2_ZERO_TERMINATED, &code, &at);
+    if (!p)
         return llada_fail(err, LLADA_NO_MEMORY, "no memory for the pre-tokenizer %s (PCRE2 error %d at %zu)", r->name,
                           code, at);
-    }
     /* Where code can't be made at run time, the interpreter does the same, slower. */
     (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
     *out = p;
@@ -171,4 +183,34 @@ llada_status pretok_next(pretok_cut *c, const char *s, size_t len, size_t at, si
                           c->p->row->name, at, len, n);
     *end = pcre2_get_ovector_pointer(c->match)[1];
     return LLADA_OK;
+}
+
+/* ------------------------------------------------------------ patterns of checkpoints */
+
+/* Every point at which the known patterns part: what contractions are, whether a mark or a blank joins letters, how
+ * many digits make a word, whether line ends belong to symbols before them, blanks before words and at the end. */
+static const char sample[] =
+    "I'LL don't 'tis WE'Ve a'lL x's 1 22 333 4444 x55555 \xc2\xbd \xd9\xa3\xd9\xa4\n\n \n  a(b)c !!?\n\n..\r\n\r\n#x = "
+    "-1.50\n\t\ty;\n_z \xc2\xa0 q caf\xc3\xa9 e\xcc\x81n \xe6\xbc\xa2\xe5\xad\x97\xe3\x80\x82\xe6\x8f\x9b" "12 "
+    "\xf0\x9f\x99\x82\xf0\x9f\x8f\xbd!\n\n   'RE \t \n x  \n";
+
+bool pretok_cuts_alike(const char *name, const char *regex, size_t len)
+{
+    static const row foreign = { .name = "of a checkpoint" };
+    const row *r = find_row(name, strlen(name));
+    pretok *a = NULL, *b = NULL;
+    pretok_cut *x = NULL, *y = NULL;
+    int code;
+    PCRE2_SIZE where;
+    bool alike = r && len <= PRETOK_MAX_REGEX && !pretok_open(&a, name, strlen(name), NULL) &&
+                 (b = make(&foreign, regex, len, &code, &where)) && !pretok_begin(&x, a, NULL) &&
+                 !pretok_begin(&y, b, NULL);
+    for (size_t at = 0, end = 0, other = 0; alike && at < sizeof sample - 1; at = end)
+        alike = !pretok_next(x, sample, sizeof sample - 1, at, &end, NULL) &&
+                !pretok_next(y, sample, sizeof sample - 1, at, &other, NULL) && other == end && end > at;
+    pretok_end(&x);
+    pretok_end(&y);
+    pretok_close(&a);
+    pretok_close(&b);
+    return alike;
 }

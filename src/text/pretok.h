@@ -14,6 +14,11 @@ void pretok_close(pretok **p);
 bool pretok_nfc(const pretok *p);         /* text is normalised first */
 bool pretok_whole_words(const pretok *p); /* a word that is a token is not merged from its bytes */
 
+/* Whether a checkpoint's pattern (not terminated; from strangers) cuts a sample of all the differences as the
+ * pre-tokenizer `name` does: published patterns differ in spelling.  false also when it is none, or takes too long. */
+enum { PRETOK_MAX_REGEX = 4096 };
+bool pretok_cuts_alike(const char *name, const char *regex, size_t len);
+
 /* One thread's place to match in. */
 typedef struct pretok_cut pretok_cut;
 

@@ -1,7 +1,7 @@
 // check_npm.mjs - our tokenizer against a published one, on published vocabularies: ids must be identical.
 //     node check_npm.mjs TOK_DRIVER [COUNT]
 // Vocabularies: those of npm packages, as GGUF files in a temporary folder.  Patterns that no package has a vocabulary
-// for (GPT-2's, Ling's) are checked on Qwen2.5's.
+// for (GPT-2's, Ling's, Seed's) are checked on Qwen2.5's.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -30,11 +30,13 @@ function withPattern(json, regex, normalizer) {
 const qwen25 = load("qwen2_5");
 const gpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 const ling = "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+";
+const seed = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 const cases = [
   ["llama3", "llama-bpe", load("llama3")],
   ["qwen2.5", "qwen2", qwen25],
   ["qwen3", "qwen2", load("qwen3")],
   ["qwen2.5 with GPT-2's pattern", "gpt-2", withPattern(qwen25, gpt2, null)],
+  ["qwen2.5 with Seed's pattern", "seed-coder", withPattern(qwen25, seed, null)],
   ["qwen2.5 with Ling's pattern", "llada-moe", withPattern(qwen25, ling, { type: "NFC" })],
 ];
 

@@ -22,6 +22,7 @@ typedef struct {
     const gguf *g;
     const char *arch;
     int64_t layers, heads, kv, experts;
+    bool own, illada; /* LLaDA's own names; iLLaDA's class */
     entry *e; /* owned */
     size_t n;
 } maker;
@@ -91,7 +92,7 @@ static void layer_name(const maker *m, char out[128], int layer, const char *wha
         { "ffn_norm.weight", "post_attention_layernorm.weight" }, { "ffn_gate.weight", "mlp.gate_proj.weight" },
         { "ffn_up.weight", "mlp.up_proj.weight" }, { "ffn_down.weight", "mlp.down_proj.weight" },
         { "ffn_gate_inp.weight", "mlp.gate.weight" } };
-    bool own = !strcmp(m->arch, "llada");
+    bool own = m->own;
     size_t n = own ? sizeof llada / sizeof *llada : sizeof hf / sizeof *hf;
     for (size_t i = 0; i < n; i++) {
         const char *const *pair = own ? llada[i] : hf[i];
@@ -118,7 +119,7 @@ static void add_tensor(maker *m, const gguf_tensor *t)
     float *v = malloc(n * sizeof *v);
     char name[128];
     int layer, end = 0;
-    bool pairs = !strcmp(m->arch, "llada") || !strcmp(m->arch, "llama"), own = !strcmp(m->arch, "llada");
+    bool pairs = !strcmp(m->arch, "llada") || !strcmp(m->arch, "llama"), own = m->own;
     quant_get(t->type)->decode(v, t->data, n);
     if (sscanf(t->name, "blk.%d.%n", &layer, &end) == 1 && end) {
         const char *what = t->name + end;
@@ -225,8 +226,8 @@ static json_t *config_of(const maker *m, json_int_t vocab)
     int64_t id;
     llada_err err;
     if (!gguf_get_int(m->g, "tokenizer.ggml.mask_token_id", 0, 1 << 24, &id, &err)) mask = id;
-    bool own = !strcmp(m->arch, "llada");
-    const char *cls = own ? "LLaDAModelLM" : !strcmp(m->arch, "dream") ? "DreamModel" : !strcmp(m->arch, "llama") ?
+    bool own = m->own;
+    const char *cls = m->illada ? "ILLaDAForCausalLM" : own ? "LLaDAModelLM" : !strcmp(m->arch, "dream") ? "DreamModel" : !strcmp(m->arch, "llama") ?
                       "LlamaForCausalLM" : "LLaDAMoEModelLM";
     json_t *c = json_pack("{s:[s],s:I,s:f,s:f,s:b}", "architectures", cls, "vocab_size", vocab, "rope_theta",
                           real(m, "rope.freq_base"), "rms_norm_eps", real(m, "attention.layer_norm_rms_epsilon"),
@@ -234,11 +235,11 @@ static json_t *config_of(const maker *m, json_int_t vocab)
     const char *names[][2] = { { "n_layers", "num_hidden_layers" }, { "d_model", "hidden_size" },
                                { "n_heads", "num_attention_heads" }, { "n_kv_heads", "num_key_value_heads" },
                                { "max_sequence_length", "max_position_embeddings" },
-                               { "mlp_hidden_size", "intermediate_size" } };
+                               { "mlp_hidden_size", m->experts ? "dense_intermediate_size" : "intermediate_size" } };
     int64_t values[] = { m->layers, number(m, "embedding_length", 0), m->heads, m->kv, number(m, "context_length", 0),
                          number(m, "feed_forward_length", 0) };
     for (size_t i = 0; i < 6; i++) json_object_set_new(c, names[i][own ? 0 : 1], json_integer(values[i]));
-    if (mask >= 0 && strcmp(m->arch, "llada-moe")) json_object_set_new(c, "mask_token_id", json_integer(mask));
+    if (mask >= 0 && strcmp(m->arch, "llada-moe") && !m->illada) json_object_set_new(c, "mask_token_id", json_integer(mask));
     if (m->experts) {
         json_object_set_new(c, "num_experts", json_integer(m->experts));
         json_object_set_new(c, "num_experts_per_tok", json_integer(number(m, "expert_used_count", 0)));
@@ -290,7 +291,12 @@ static json_int_t write_tokens(scratch *s, const char *folder, const maker *m, b
     }
     free(t);
     free(type);
-    const char *digits = strcmp(m->arch, "llama") ? "\\p{L}+|\\p{N}|\\s+" : "\\p{L}+|\\p{N}{1,3}|\\s+";
+    /* as published with Ling and LLaDA, and with Llama 3 */
+    const char *digits = strcmp(m->arch, "llama")
+        ? "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"
+          "\\s+(?!\\S)|\\s+"
+        : "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+          "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
     dump(s, folder, "tokenizer.json",
          json_pack("{s:o,s:{s:s,s:[{s:s,s:{s:s}},{s:s}]},s:{s:s,s:o,s:o}}", "added_tokens", added, "pre_tokenizer",
                    "type", "Sequence", "pretokenizers", "type", "Split", "pattern", "Regex", digits, "type",
@@ -334,6 +340,8 @@ void checkpoint_write(scratch *s, const char *name, const gguf *g, const checkpo
     m.heads = number(&m, "attention.head_count", 0);
     m.kv = number(&m, "attention.head_count_kv", m.heads);
     m.experts = number(&m, "expert_count", 0);
+    m.illada = o->illada;
+    m.own = !strcmp(m.arch, "llada") && !o->illada;
     m.e = calloc(MOST, sizeof *m.e);
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++) /* factors follow from the configuration */
         if (strcmp(gguf_tensor_at(g, i)->name, "rope_freqs.weight")) add_tensor(&m, gguf_tensor_at(g, i));

@@ -14,6 +14,7 @@ typedef struct {
     const char *skip;    /* a tensor that is left out */
     const char *rename;  /* a tensor that gets "_" behind its name */
     const char *extra;   /* a tensor more, of four zeros */
+    bool illada;         /* a llada file under iLLaDA's class, with Llama's names */
     bool pairs;          /* merges as pairs, as newer files have them */
 } checkpoint_opts;
 

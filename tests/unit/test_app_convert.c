@@ -2,6 +2,7 @@
  * bit for bit; checkpoints that are wrong are refused with a sentence, and leave nothing behind. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <unistd.h>
@@ -218,6 +219,16 @@ static const struct {
     { "net-llada.gguf", { .config = "{\"include_bias\":true}" }, "include_bias is set" },
     { "net-llada.gguf", { .config = "{\"activation_type\":\"gelu\"}" }, "activation_type is gelu" },
     { "net-llada-moe.gguf", { .config = "{\"norm_topk_prob\":true}" }, "norm_topk_prob is set" },
+    { "net-llada-moe.gguf", { .config = "{\"moe_router_enable_expert_bias\":true}" }, "expert_bias is set" },
+    { "net-llada-moe.gguf", { .config = "{\"moe_router_score_function\":\"sigmoid\"}" }, "score_function is sigmoid" },
+    { "net-llada-moe.gguf", { .config = "{\"routed_scaling_factor\":2.5}" }, "routed_scaling_factor is not 1" },
+    { "net-llada-moe.gguf", { .config = "{\"shared_expert_intermediate_size\":512}" }, "shared_expert_intermediate" },
+    { "net-llada-moe.gguf", { .config = "{\"moe_layer_freq\":[0,1]}" }, "moe_layer_freq is 0 for a layer" },
+    { "net-llada-moe.gguf", { .config = "{\"qk_layernorm\":false}" }, "qk_layernorm is false" },
+    { "net-llada.gguf", { .config = "{\"rope\":false}" }, "rope is false" },
+    { "net-llada.gguf", { .illada = true, .config = "{\"layer_norm_eps\":1e-6}" }, "layer_norm_eps is set" },
+    { "net-llada.gguf", { .illada = true }, "no mask token" },
+    { "net-dream.gguf", { .config = "{\"use_mrope\":true}" }, "use_mrope is set" },
     { "net-llada-moe.gguf", { .config = "{\"num_experts\":5}" }, "6 x 32; config.json makes it 5 x 32" },
     { "net-llada-moe.gguf", { .config = "{\"num_experts\":7}" }, "mlp.gate.weight has 2 dimensions" },
     { "net-llada-moe.gguf", { .config = "{\"num_experts_per_tok\":7}" }, "num_experts_per_tok is not" },
@@ -270,9 +281,6 @@ static const struct {
     { "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1,\"b\":1},\"merges\":[]}}", "have the id 1" },
     { "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1}}}", "no list of merges" },
     { "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[7]}}", "merge 0 is neither" },
-    { "tokenizer.json",
-      "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[]},\"pre_tokenizer\":{\"pattern\":{"
-                        "\"Regex\":\"\\\\p{N}{1,3}\"}}}", "cuts numbers after three digits" },
     { "model.safetensors.index.json", "{}", "has no weight_map" },
     { "model.safetensors.index.json", "{\"weight_map\":{}}", "lists no files" },
     { "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"../b\"}}", "not in a file beside it" },
@@ -334,9 +342,132 @@ static void stretched(void **state)
     scratch_close(&s);
 }
 
+/* ------------------------------------------------------------ the published configurations */
+
+static json_t *read_json(const char *path)
+{
+    json_error_t e;
+    json_t *j = json_load_file(path, 0, &e);
+    if (!j) fail_msg("%s: %s", path, e.text);
+    return j;
+}
+
+static void write_json(const char *path, const json_t *j) { assert_int_equal(json_dump_file(j, path, 0), 0); }
+
+/* Every field of a published configuration, with the sizes of a small model: converted, and scores as before. */
+static void published_configs(void **state)
+{
+    static const struct {
+        const char *config, *file;
+        const char *mask; /* a token that gets this spelling: configurations without an id name the mask so */
+    } rows[] = { { "llada-8b", "net-llada.gguf", NULL }, { "dream-7b", "net-dream.gguf", NULL },
+                 { "llada-moe-7b", "net-llada-moe.gguf", NULL }, { "illada-8b", "net-llada.gguf", "<[MASK]>" } };
+    scratch s;
+    char dir[128], path[256], out[128], said[512];
+    assert_true(scratch_open(&s));
+    snprintf(dir, sizeof dir, "%s/model", s.dir);
+    snprintf(out, sizeof out, "%s/out.gguf", s.dir);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *key;
+        json_t *v;
+        snprintf(path, sizeof path, FIXTURES "%s", rows[i].file);
+        gguf *g = open_file(path);
+        checkpoint_write(&s, "model", g, &(checkpoint_opts){ .dtype = "F32", .shards = 1, .illada = rows[i].mask });
+        snprintf(path, sizeof path, FIXTURES "configs/%s.json", rows[i].config);
+        json_t *published = read_json(path);
+        snprintf(path, sizeof path, "%s/config.json", dir);
+        json_t *small = read_json(path);
+        json_object_foreach(small, key, v)
+            if (!json_object_get(published, key)) fail_msg("%s has no %s", rows[i].config, key);
+        json_object_update(published, small);
+        json_object_del(published, "eos_token_id"); /* of the large vocabulary */
+        json_object_del(published, "pad_token_id");
+        json_object_del(published, "bos_token_id");
+        write_json(path, published);
+        json_decref(published);
+        json_decref(small);
+        if (rows[i].mask) {
+            snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+            json_t *tok = read_json(path);
+            size_t k;
+            int64_t id;
+            llada_err err;
+            assert_int_equal(gguf_get_int(g, "tokenizer.ggml.mask_token_id", 0, 1 << 24, &id, &err), LLADA_OK);
+            json_array_foreach(json_object_get(tok, "added_tokens"), k, v)
+                if (json_integer_value(json_object_get(v, "id")) == id)
+                    json_object_set_new(v, "content", json_string(rows[i].mask));
+            write_json(path, tok);
+            json_decref(tok);
+        }
+        if (convert(dir, out, "f32", said, sizeof said)) fail_msg("%s: %s", rows[i].config, said);
+        gguf *new = open_file(out);
+        same_tensors(g, new);
+        int64_t a = -1, b = -2;
+        llada_err err;
+        gguf_get_int(g, "tokenizer.ggml.mask_token_id", 0, 1 << 24, &a, &err);
+        gguf_get_int(new, "tokenizer.ggml.mask_token_id", 0, 1 << 24, &b, &err);
+        assert_int_equal(a, b);
+        gguf_close(&new);
+        gguf_close(&g);
+        nftw(dir, scratch_remove, 8, FTW_DEPTH | FTW_PHYS);
+    }
+    scratch_close(&s);
+}
+
+/* tokenizer.ggml.pre follows the pattern that tokenizer.json spells, whatever the model is. */
+static void patterns_become_names(void **state)
+{
+    static const struct {
+        const char *pre_tokenizer, *name; /* NULL: refused */
+    } rows[] = {
+        { "{\"pattern\":{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1}|"
+          " ?[^\\\\s\\\\p{L}\\\\p{N}\\\\r\\\\n]+|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}}", "seed-coder" },
+        { "{\"pattern\":{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}|"
+          " ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}}", "llama-bpe" },
+        { "{\"type\":\"ByteLevel\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"use_regex\":true}]}", "gpt-2" },
+        { "null", "bailingmoe" },
+        { "{\"pattern\":{\"Regex\":\"\\\\p{L}+|.\"}}", NULL },
+        { "{\"pattern\":{\"Regex\":\"(((\"}}", NULL },
+        { "{\"pattern\":{\"Regex\":\"(x*)*(x*)*(x*)*y\"}}", NULL },
+        { "{\"pretokenizers\":[{\"pattern\":{\"Regex\":\"a\"}},{\"pattern\":{\"Regex\":\"b\"}}]}", NULL },
+    };
+    scratch s;
+    char dir[128], path[256], out[128], said[512];
+    assert_true(scratch_open(&s));
+    snprintf(dir, sizeof dir, "%s/model", s.dir);
+    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    snprintf(out, sizeof out, "%s/out.gguf", s.dir);
+    gguf *g = open_file(FIXTURES "net-llada.gguf");
+    checkpoint_write(&s, "model", g, &(checkpoint_opts){ .dtype = "F16", .shards = 1 });
+    gguf_close(&g);
+    json_t *tok = read_json(path);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *pre = json_loads(rows[i].pre_tokenizer, JSON_DECODE_ANY, NULL);
+        assert_non_null(pre);
+        json_object_set_new(tok, "pre_tokenizer", pre);
+        write_json(path, tok);
+        int rc = convert(dir, out, "f16", said, sizeof said);
+        if (!rows[i].name) {
+            if (rc != 2 || !strstr(said, "that no pre-tokenizer we know")) fail_msg("row %zu: %d %s", i, rc, said);
+            continue;
+        }
+        if (rc) fail_msg("row %zu: %s", i, said);
+        gguf_str name;
+        llada_err err;
+        g = open_file(out);
+        assert_int_equal(gguf_get_str(g, "tokenizer.ggml.pre", &name, &err), LLADA_OK);
+        if (strlen(rows[i].name) != name.len || memcmp(rows[i].name, name.s, name.len))
+            fail_msg("row %zu became %.*s", i, (int)name.len, name.s);
+        gguf_close(&g);
+    }
+    json_decref(tok);
+    scratch_close(&s);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(same_logits), cmocka_unit_test(refuses),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(same_logits), cmocka_unit_test(published_configs),
+                                        cmocka_unit_test(patterns_become_names), cmocka_unit_test(refuses),
                                         cmocka_unit_test(refuses_files), cmocka_unit_test(stretched) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,8 @@ static const struct {
     { "llada-moe", "12'S\n\n \n", "1|2|'S|\n\n \n" },
     { "bailingmoe", "a\n\n\nb", "a|\n\n\n|b" },
     { "bailingmoe2", "x ==  y", "x| ==| | y" },
+    { "seed-coder", "end.\n\n\nNext 12", "end|.|\n\n\n|Next| |1|2" },
+    { "seed-coder", "x'S (y)\r\n  z", "x|'S| (|y|)|\r\n| | z" },
     { "gpt-2", "1234 x'S x's", "1234| x|'|S| x|'s" },
     { "gpt-2", "a\n\n b", "a|\n\n| b" },
     { "default", "..\n x", "..|\n| x" },
@@ -72,7 +74,7 @@ static void test_unknown_names(void **state)
         assert_int_equal(pretok_open(&p, bad[i], strlen(bad[i]), &err), LLADA_UNSUPPORTED);
         assert_null(p);
         assert_non_null(strstr(err.text, "default, gpt-2, llama-bpe, llama3, llama-v3, qwen2, bailingmoe, "
-                                         "bailingmoe2, llada-moe"));
+                                         "bailingmoe2, llada-moe, seed-coder"));
     }
 }
 
