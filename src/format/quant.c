@@ -79,6 +79,22 @@ static void encode_q4_0(void *dst, const float *src, size_t n)
     }
 }
 
+/* The scale of least weighed error among several. */
+static void weigh_q4_0(void *dst, const float *src, const float *w, size_t n)
+{
+    uint8_t *s = dst;
+    for (; n; n -= 32, s += 18, src += 32, w += 32) {
+        float d = half_to_float(half_from_float(quant_best_linear(src, w, 32, 8)));
+        if (d == 0.0f || !isfinite(d)) { /* no weights, or nothing that a half float can scale */
+            encode_q4_0(s, src, 32);
+            continue;
+        }
+        q_put16(s, half_from_float(d));
+        for (int j = 0; j < 16; j++)
+            s[2 + j] = (uint8_t)((q_round(src[j] / d, -8, 7) + 8) | (q_round(src[j + 16] / d, -8, 7) + 8) << 4);
+    }
+}
+
 /* ------------------------------------------------------------ Q8_0: d f16, 32 signed bytes; w = d * q */
 
 static void levels_q8_0(uint8_t *level, float *scale, float *low, const void *src, size_t n)
@@ -143,21 +159,24 @@ DECODE(decode_iq4_nl, QT_IQ4_NL)
 DECODE(decode_iq4_xs, QT_IQ4_XS)
 
 static const quant_info table[QT_COUNT] = {
-    [QT_F32] = { "F32", 1, 4, decode_f32, encode_f32, NULL, { 0 } },
-    [QT_F16] = { "F16", 1, 2, decode_f16, encode_f16, NULL, { 0 } },
-    [QT_BF16] = { "BF16", 1, 2, decode_bf16, encode_bf16, NULL, { 0 } },
-    [QT_Q4_0] = { "Q4_0", 32, 18, decode_q4_0, encode_q4_0, levels_q4_0, { 32, 4, 8, false } },
-    [QT_Q4_1] = { "Q4_1", 32, 20, decode_q4_1, quant_encode_q4_1, quant_levels_q4_1, { 32, 4, 0, true } },
-    [QT_Q5_0] = { "Q5_0", 32, 22, decode_q5_0, quant_encode_q5_0, quant_levels_q5_0, { 32, 5, 16, false } },
-    [QT_Q5_1] = { "Q5_1", 32, 24, decode_q5_1, quant_encode_q5_1, quant_levels_q5_1, { 32, 5, 0, true } },
-    [QT_Q8_0] = { "Q8_0", 32, 34, decode_q8_0, encode_q8_0, levels_q8_0, { 32, 8, 128, false } },
-    [QT_Q2_K] = { "Q2_K", 256, 84, decode_q2_k, NULL, quant_levels_q2_k, { 16, 2, 0, true } },
-    [QT_Q3_K] = { "Q3_K", 256, 110, decode_q3_k, NULL, quant_levels_q3_k, { 16, 3, 4, false } },
-    [QT_Q4_K] = { "Q4_K", 256, 144, decode_q4_k, quant_encode_q4_k, quant_levels_q4_k, { 32, 4, 0, true } },
-    [QT_Q5_K] = { "Q5_K", 256, 176, decode_q5_k, quant_encode_q5_k, quant_levels_q5_k, { 32, 5, 0, true } },
-    [QT_Q6_K] = { "Q6_K", 256, 210, decode_q6_k, quant_encode_q6_k, quant_levels_q6_k, { 16, 6, 32, false } },
-    [QT_IQ4_NL] = { "IQ4_NL", 32, 18, decode_iq4_nl, NULL, quant_levels_iq4_nl, { 32, 8, 128, false } },
-    [QT_IQ4_XS] = { "IQ4_XS", 256, 136, decode_iq4_xs, NULL, quant_levels_iq4_xs, { 32, 8, 128, false } },
+    [QT_F32] = { "F32", 1, 4, decode_f32, encode_f32, NULL, { 0 }, NULL },
+    [QT_F16] = { "F16", 1, 2, decode_f16, encode_f16, NULL, { 0 }, NULL },
+    [QT_BF16] = { "BF16", 1, 2, decode_bf16, encode_bf16, NULL, { 0 }, NULL },
+    [QT_Q4_0] = { "Q4_0", 32, 18, decode_q4_0, encode_q4_0, levels_q4_0, { 32, 4, 8, false }, weigh_q4_0 },
+    [QT_Q4_1] = { "Q4_1", 32, 20, decode_q4_1, quant_encode_q4_1, quant_levels_q4_1, { 32, 4, 0, true }, NULL },
+    [QT_Q5_0] = { "Q5_0", 32, 22, decode_q5_0, quant_encode_q5_0, quant_levels_q5_0, { 32, 5, 16, false }, NULL },
+    [QT_Q5_1] = { "Q5_1", 32, 24, decode_q5_1, quant_encode_q5_1, quant_levels_q5_1, { 32, 5, 0, true }, NULL },
+    [QT_Q8_0] = { "Q8_0", 32, 34, decode_q8_0, encode_q8_0, levels_q8_0, { 32, 8, 128, false }, NULL },
+    [QT_Q2_K] = { "Q2_K", 256, 84, decode_q2_k, NULL, quant_levels_q2_k, { 16, 2, 0, true }, NULL },
+    [QT_Q3_K] = { "Q3_K", 256, 110, decode_q3_k, NULL, quant_levels_q3_k, { 16, 3, 4, false }, NULL },
+    [QT_Q4_K] = { "Q4_K", 256, 144, decode_q4_k, quant_encode_q4_k, quant_levels_q4_k,
+       { 32, 4, 0, true }, quant_weigh_q4_k },
+    [QT_Q5_K] = { "Q5_K", 256, 176, decode_q5_k, quant_encode_q5_k, quant_levels_q5_k,
+       { 32, 5, 0, true }, quant_weigh_q5_k },
+    [QT_Q6_K] = { "Q6_K", 256, 210, decode_q6_k, quant_encode_q6_k, quant_levels_q6_k,
+       { 16, 6, 32, false }, quant_weigh_q6_k },
+    [QT_IQ4_NL] = { "IQ4_NL", 32, 18, decode_iq4_nl, NULL, quant_levels_iq4_nl, { 32, 8, 128, false }, NULL },
+    [QT_IQ4_XS] = { "IQ4_XS", 256, 136, decode_iq4_xs, NULL, quant_levels_iq4_xs, { 32, 8, 128, false }, NULL },
 };
 
 const quant_info *quant_get(uint32_t type) { return type < QT_COUNT && table[type].name ? &table[type] : NULL; }

@@ -34,6 +34,9 @@ typedef struct {
     void (*encode)(void *dst, const float *src, size_t n);  /* NULL: decode only */
     quant_levels_fn *levels; /* NULL: plain numbers, not on a grid */
     quant_grid grid;
+    /* The same with the errors of the n values weighed by w: finite, not negative; blocks whose weights are all 0 are
+     * encoded as if they were alike.  NULL: this format makes nothing of weights. */
+    void (*weigh)(void *dst, const float *src, const float *w, size_t n);
 } quant_info;
 
 /* NULL for a number that is not one of ours. */

@@ -4,6 +4,7 @@
 #define FORMAT_QUANT_IMPL_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -56,6 +57,7 @@ static inline int q_round(float x, int lo, int hi)
 
 /* n: values, a multiple of the block. */
 typedef void quant_encode_fn(void *dst, const float *src, size_t n);
+typedef void quant_weigh_fn(void *dst, const float *src, const float *w, size_t n); /* w: see quant.h */
 
 /* quant_legacy.c */
 quant_levels_fn quant_levels_q4_1, quant_levels_q5_0, quant_levels_q5_1, quant_levels_iq4_nl;
@@ -65,6 +67,9 @@ quant_levels_fn quant_levels_q2_k, quant_levels_q3_k, quant_levels_q4_k, quant_l
 quant_levels_fn quant_levels_iq4_xs;
 /* quant_k_encode.c */
 quant_encode_fn quant_encode_q4_k, quant_encode_q5_k, quant_encode_q6_k;
+quant_weigh_fn quant_weigh_q4_k, quant_weigh_q5_k, quant_weigh_q6_k;
+/* The scale of x ~ a * q, q in -half..half - 1, errors weighed by w; 0 for all zeros. */
+float quant_best_linear(const float *x, const float *w, int n, int half);
 
 /* Levels of IQ4_NL and IQ4_XS (defined in quant_legacy.c). */
 extern const int8_t quant_iq4_levels[16];

@@ -227,7 +227,8 @@ static json_t *config_of(const maker *m, json_int_t vocab)
     llada_err err;
     if (!gguf_get_int(m->g, "tokenizer.ggml.mask_token_id", 0, 1 << 24, &id, &err)) mask = id;
     bool own = m->own;
-    const char *cls = m->illada ? "ILLaDAForCausalLM" : own ? "LLaDAModelLM" : !strcmp(m->arch, "dream") ? "DreamModel" : !strcmp(m->arch, "llama") ?
+    const char *cls = m->illada ? "ILLaDAForCausalLM" : own ? "LLaDAModelLM" :
+                      !strcmp(m->arch, "dream") ? "DreamModel" : !strcmp(m->arch, "llama") ?
                       "LlamaForCausalLM" : "LLaDAMoEModelLM";
     json_t *c = json_pack("{s:[s],s:I,s:f,s:f,s:b}", "architectures", cls, "vocab_size", vocab, "rope_theta",
                           real(m, "rope.freq_base"), "rms_norm_eps", real(m, "attention.layer_norm_rms_epsilon"),
@@ -239,7 +240,8 @@ static json_t *config_of(const maker *m, json_int_t vocab)
     int64_t values[] = { m->layers, number(m, "embedding_length", 0), m->heads, m->kv, number(m, "context_length", 0),
                          number(m, "feed_forward_length", 0) };
     for (size_t i = 0; i < 6; i++) json_object_set_new(c, names[i][own ? 0 : 1], json_integer(values[i]));
-    if (mask >= 0 && strcmp(m->arch, "llada-moe") && !m->illada) json_object_set_new(c, "mask_token_id", json_integer(mask));
+    if (mask >= 0 && strcmp(m->arch, "llada-moe") && !m->illada)
+        json_object_set_new(c, "mask_token_id", json_integer(mask));
     if (m->experts) {
         json_object_set_new(c, "num_experts", json_integer(m->experts));
         json_object_set_new(c, "num_experts_per_tok", json_integer(number(m, "expert_used_count", 0)));
