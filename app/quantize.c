@@ -23,24 +23,23 @@ static void report(void *user, const tools_quantized *t)
     }
     if (!r->table) return;
     progress_end(&r->w.bar);
-    text_fmt(&line, "%-40s %6s -> %-6s %12llu values  error %.3e%s%s\n", t->name, t->from, t->to,
-             (unsigned long long)t->values, t->error, t->why ? "  " : "", t->why ? t->why : "");
+    text_fmt(&line, "%-40s %6s -> %-6s %12llu values  error %.3e", t->name, t->from, t->to,
+             (unsigned long long)t->values, t->error);
+    if (t->weighed >= 0) text_fmt(&line, "  weighed %.3e", t->weighed);
+    text_fmt(&line, "%s%s\n", t->why ? "  " : "", t->why ? t->why : "");
     out_write(line.p, line.n);
     text_free(&line);
 }
 
 static int check(const options *o)
 {
-    if (o->imatrix) {
-        app_error("--imatrix: importance matrices are not supported");
-        return EXIT_WRONG_USE;
-    }
     if (!o->arg || !o->arg2 || !o->type) {
         app_error("quantize needs two files and a type: llada quantize IN.gguf OUT.gguf --type q4_k_m; types are %s",
                   tools_recipes());
         return EXIT_WRONG_USE;
     }
-    return rewrite_not_same(o->arg, o->arg2);
+    int rc = rewrite_not_same(o->arg, o->arg2);
+    return rc || !o->imatrix ? rc : rewrite_not_same(o->imatrix, o->arg2);
 }
 
 int cmd_quantize(const options *o)
@@ -50,7 +49,8 @@ int cmd_quantize(const options *o)
     int rc = check(o);
     if (rc) return rc;
     rewrite_begin(&r.w, o, "quantize", o->arg2);
-    tools_quantize_opts q = {.type = o->type, .allow_requantize = o->allow_requantize, .threads = rewrite_threads(o),
+    tools_quantize_opts q = {.type = o->type, .imatrix = o->imatrix,
+                             .allow_requantize = o->allow_requantize, .threads = rewrite_threads(o),
                              .tick = rewrite_tick, .report = report, .user = &r};
     llada_status st = tools_quantize(o->arg, o->arg2, &q, &err);
     return rewrite_end(&r.w, st, &err);

@@ -86,11 +86,13 @@ typedef struct {
     const char *from, *to; /* names of types */
     uint64_t values;
     double error;          /* relative: sqrt(sum of squared differences / sum of squares); 0 where nothing changed */
+    double weighed;        /* the same with each square times its weight; -1: no weights were used */
     const char *why;       /* why it is not stored as asked; NULL: it is */
 } tools_quantized;
 
 typedef struct {
     const char *type;      /* "q4_0", "q4_k_m", ...: tools_recipes lists them */
+    const char *imatrix;   /* a file of importance matrices; NULL: none */
     bool allow_requantize; /* also from types that have lost much already */
     int threads;
     tools_tick tick;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/imatrix.h"
 #include "tools_retype.h"
 
 typedef struct {
@@ -75,6 +76,8 @@ typedef struct {
     const recipe *r;
     int layers;
     const char *head; /* the tensor that makes the scores */
+    const imatrix *weights; /* NULL: none */
+    const char *weights_path;
 } plan;
 
 static uint32_t choose(const plan *p, const gguf_tensor *t, const char **why)
@@ -115,17 +118,55 @@ static llada_status check_source(const plan *p, const gguf_tensor *t, uint32_t t
                       t->name, q->name, quant_get(to)->name);
 }
 
+/* The weights of a tensor into the job; a type that makes nothing of them, or a tensor that has none: NULL. */
+static llada_status find_weights(const plan *p, const gguf_tensor *t, uint32_t to, retype_job *j, llada_err *err)
+{
+    uint64_t n = 0, rows = t->dims[1] * t->dims[2] * t->dims[3];
+    const float *w = p->weights && to != t->type && quant_get(to)->weigh ? imatrix_find(p->weights, t->name, &n) : NULL;
+    if (!w) return LLADA_OK;
+    if (n != t->dims[0] && n != t->dims[0] * t->dims[2])
+        return llada_fail(err, LLADA_BAD_MODEL,
+                          "the importance matrix has %llu weights for tensor %.64s, whose rows have %llu values: it is "
+                          "another model's", (unsigned long long)n, t->name, (unsigned long long)t->dims[0]);
+    j->weights = w;
+    j->weight_rows = n == t->dims[0] ? rows : t->dims[1]; /* one for all, or one for each expert */
+    return LLADA_OK;
+}
+
+/* An importance matrix that names no tensor of the file is another architecture's, or of other names. */
+static llada_status check_weights(const plan *p, llada_err *err)
+{
+    uint64_t n;
+    if (!p->weights) return LLADA_OK;
+    for (uint64_t i = 0; i < gguf_n_tensors(p->g); i++)
+        if (imatrix_find(p->weights, gguf_tensor_at(p->g, i)->name, &n)) return LLADA_OK;
+    return llada_fail(err, LLADA_BAD_MODEL, "none of the %zu tensors of the importance matrix is in the model",
+                      imatrix_n(p->weights));
+}
+
+/* Where the weights came from, under the keys that other programs use. */
+static llada_status put_weights_keys(const plan *p, gguf_writer *w, llada_err *err)
+{
+    if (!p->weights) return LLADA_OK;
+    const char *slash = strrchr(p->weights_path, '/'), *name = slash ? slash + 1 : p->weights_path;
+    llada_status st = gguf_put_str(w, "quantize.imatrix.file", name, strlen(name), err);
+    return st ? st : gguf_put_u32(w, "quantize.imatrix.entries_count", (uint32_t)imatrix_n(p->weights), err);
+}
+
 static llada_status put_keys(const plan *p, gguf_writer *w, llada_err *err)
 {
     static const char type_key[] = "general.file_type", version_key[] = "general.quantization_version";
+    static const char weights_keys[] = "quantize.imatrix."; /* of what was done before: it is done anew */
     llada_status st = LLADA_OK;
     gguf_kind kind;
     for (uint64_t i = 0; i < gguf_n_keys(p->g) && !st; i++) {
         const char *key = gguf_key(p->g, i, &kind);
-        if (strcmp(key, type_key) && strcmp(key, version_key)) st = gguf_copy_key(w, p->g, i, err);
+        if (strcmp(key, type_key) && strcmp(key, version_key) && strncmp(key, weights_keys, sizeof weights_keys - 1))
+            st = gguf_copy_key(w, p->g, i, err);
     }
     if (!st) st = gguf_put_u32(w, type_key, p->r->file_type, err);
-    return st ? st : gguf_put_u32(w, version_key, 2, err);
+    if (!st) st = gguf_put_u32(w, version_key, 2, err);
+    return st ? st : put_weights_keys(p, w, err);
 }
 
 static int count_layers(const gguf *g)
@@ -170,7 +211,8 @@ static llada_status write_all(const plan *p, gguf_writer *w, const tools_quantiz
         size_t row = 0;
         retype_job j = { .name = t->name, .parts = &t->data, .n_parts = 1,
                          .part_rows = t->dims[1] * t->dims[2] * t->dims[3],
-                       .cols = t->dims[0], .from = t->type, .to = choose(p, t, &why) };
+                         .cols = t->dims[0], .from = t->type, .to = choose(p, t, &why) };
+        if ((st = find_weights(p, t, j.to, &j, err))) break;
         st = retype_run(r, &j, w, &e, o->tick, o->user, done, total, err);
         if (quant_row_bytes(j.to, j.cols, &row)) done += row * j.part_rows;
         gguf_forget(p->g, t);
@@ -178,7 +220,7 @@ static llada_status write_all(const plan *p, gguf_writer *w, const tools_quantiz
         if (st || !o->report) continue;
         tools_quantized q = { .name = t->name, .from = quant_get(j.from)->name, .to = quant_get(j.to)->name,
                               .values = j.part_rows * j.cols, .error = e.sum2 > 0 ? sqrt(e.err2 / e.sum2) : 0,
-                              .why = why };
+                              .weighed = e.weighed2 > 0 ? sqrt(e.weighed_err2 / e.weighed2) : -1, .why = why };
         o->report(o->user, &q);
     }
     if (!st && o->tick && !o->tick(o->user, "", total, total))
@@ -192,6 +234,7 @@ llada_status tools_quantize(const char *in, const char *out, const tools_quantiz
     gguf *g = NULL;
     gguf_writer *w = NULL;
     retype *r = NULL;
+    imatrix *weights = NULL;
     uint64_t total = 0, longest = 1;
     if (!p.r)
         return llada_fail(err, LLADA_BAD_ARG, "'%.32s' is no type this version writes; these are: %s", o->type, KNOWN);
@@ -205,7 +248,11 @@ llada_status tools_quantize(const char *in, const char *out, const tools_quantiz
     p.g = g;
     p.layers = count_layers(g);
     p.head = gguf_find(g, "output.weight") ? "output.weight" : "token_embd.weight";
-    st = gguf_writer_open(&w, out, err);
+    if (o->imatrix) st = imatrix_open(&weights, o->imatrix, err);
+    p.weights = weights;
+    p.weights_path = o->imatrix;
+    if (!st) st = check_weights(&p, err);
+    if (!st) st = gguf_writer_open(&w, out, err);
     if (!st) st = put_keys(&p, w, err);
     if (!st) st = put_table(&p, w, o->allow_requantize, &total, &longest, err);
     if (!st) st = retype_open(&r, o->threads, longest, err);
@@ -213,6 +260,7 @@ llada_status tools_quantize(const char *in, const char *out, const tools_quantiz
     if (!st) st = gguf_writer_finish(&w, err);
     gguf_writer_discard(&w);
     retype_close(&r);
+    imatrix_close(&weights);
     gguf_close(&g);
     return st;
 }

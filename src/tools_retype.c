@@ -88,7 +88,9 @@ static void encode_row(retype *r, int i, float *old, float *new)
     const uint8_t *from = source_row(r, r->first + (uint64_t)i);
     uint8_t *to = r->out + (size_t)i * r->to_bytes;
     const quant_info *a = quant_get(j->from), *b = quant_get(j->to);
-    r->each[i] = (retype_error){ 0, 0 };
+    const float *w = j->weights ? j->weights + (r->first + (uint64_t)i) / j->weight_rows * j->cols : NULL;
+    retype_error e = { 0 };
+    r->each[i] = e;
     a->decode(old, from, (size_t)j->cols);
     if (!finite_row(old, j->cols)) {
         r->broken[i] = 1;
@@ -98,14 +100,19 @@ static void encode_row(retype *r, int i, float *old, float *new)
         memcpy(to, from, r->to_bytes);
         return;
     }
-    b->encode(to, old, (size_t)j->cols);
+    if (w && b->weigh) b->weigh(to, old, w, (size_t)j->cols);
+    else b->encode(to, old, (size_t)j->cols);
     b->decode(new, to, (size_t)j->cols);
     if (!finite_row(new, j->cols)) r->broken[i] = 2;
     for (uint64_t k = 0; k < j->cols; k++) {
         double d = (double)new[k] - (double)old[k];
-        r->each[i].err2 += d * d;
-        r->each[i].sum2 += (double)old[k] * (double)old[k];
+        double x2 = (double)old[k] * (double)old[k], u = w ? (double)w[k] : 0;
+        e.err2 += d * d;
+        e.sum2 += x2;
+        e.weighed_err2 += u * d * d;
+        e.weighed2 += u * x2;
     }
+    r->each[i] = e;
 }
 
 static void encode_share(void *user, int t, int n)
@@ -129,6 +136,8 @@ static llada_status check_batch(const retype *r, retype_error *e, llada_err *err
                               r->job->name, row, quant_get(r->job->to)->name);
         e->err2 += r->each[i].err2;
         e->sum2 += r->each[i].sum2;
+        e->weighed_err2 += r->each[i].weighed_err2;
+        e->weighed2 += r->each[i].weighed2;
     }
     return LLADA_OK;
 }
@@ -137,7 +146,7 @@ llada_status retype_run(retype *r, const retype_job *j, gguf_writer *w, retype_e
                       uint64_t done, uint64_t total, llada_err *err)
 {
     uint64_t n = j->part_rows * j->n_parts; /* the tensor's rows: the reader has checked the product */
-    *e = (retype_error){ 0, 0 };
+    *e = (retype_error){ 0 };
     r->job = j;
     if (j->cols > r->max_cols || !quant_row_bytes(j->from, j->cols, &r->from_bytes) ||
         !quant_row_bytes(j->to, j->cols, &r->to_bytes) || !quant_get(j->from)->decode || !quant_get(j->to)->encode)

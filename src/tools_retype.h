@@ -16,10 +16,15 @@ typedef struct {
     /* 0: rows in order.  Else the rows are those of so many heads, whose halves are interleaved: the rotation of the
      * published checkpoints pairs row i with row i + half, that of the written files neighbours. */
     uint64_t heads;
+    /* How much errors matter; NULL: all alike.  The first weight_rows rows of the tensor take the first `cols`, the next
+     * the next.  Not together with heads. */
+    const float *weights;
+    uint64_t weight_rows;
 } retype_job;
 
 typedef struct {
-    double err2, sum2; /* squares of differences, and of values, added up */
+    double err2, sum2;             /* squares of differences, and of values, added up */
+    double weighed_err2, weighed2; /* the same, each times its weight */
 } retype_error;
 
 typedef struct retype retype;

@@ -9,9 +9,9 @@
 enum {
     TRIES = 10,  /* starting scales on each side of the plain one, in tenths of a level */
     FITS = 2 * TRIES + 1,
-    ROUNDS = 3,  /* fits of the super-block's scales */
-    NEAR = 4,    /* whole scales tried on each side of the best one, */
-    STEPS = 3    /* each with so many minima */
+    ROUNDS = 1,  /* fits of the super-block's scales */
+    NEAR = 2,    /* whole scales tried on each side of the best one, */
+    STEPS = 2    /* each with so many minima */
 };
 
 /* The weights of a super-block into out.  A small share of their mean is added to each: what never mattered in the
@@ -45,8 +45,9 @@ static inline float level_of(float x, float top)
     return (float)(int)x;
 }
 
-/* x ~ a * q - m over 32 values, q in 0..top, m >= 0: the best a and m for the levels that one starting scale gives. */
-static void fit_affine(const float *x, const float *w, float lo, float inv, float top, float *a, float *m)
+/* x ~ a * q - m over 32 values, q in 0..top, m >= 0: the best a and m for the levels that one starting scale gives.
+ * Returns the squared error less a constant. */
+static double fit_affine(const float *x, const float *w, float lo, float inv, float top, float *a, float *m)
 {
     float su[LANES] = { 0 }, sq[LANES] = { 0 }, sqq[LANES] = { 0 }, sx[LANES] = { 0 }, sqx[LANES] = { 0 };
     for (int i = 0; i < 32; i += LANES)
@@ -70,6 +71,7 @@ static void fit_affine(const float *x, const float *w, float lo, float inv, floa
     }
     *a = slope > 0 ? (float)slope : 0;
     *m = (float)-base;
+    return slope * slope * qq + base * base * all + 2 * (slope * base * q1 - slope * qx - base * x1);
 }
 
 /* Levels of one sub-block under a scale and a minimum, and their error as a decoder sees it.  *pull: the weighed mean of
@@ -96,7 +98,8 @@ typedef struct {
 
 static void fit_all(fits *f, const float *x, const float *w, int top)
 {
-    float lo = 0, hi = 0, q[32], pull, best = INFINITY;
+    float lo = 0, hi = 0;
+    double best = INFINITY;
     for (int i = 0; i < 32; i++) {
         if (x[i] < lo) lo = x[i];
         if (x[i] > hi) hi = x[i];
@@ -105,8 +108,9 @@ static void fit_all(fits *f, const float *x, const float *w, int top)
         f->a[k] = 0;
         f->m[k] = -lo;
         if (!(hi > lo)) continue;
-        fit_affine(x, w, lo, ((float)top + 0.1f * (float)(k - TRIES)) / (hi - lo), (float)top, &f->a[k], &f->m[k]);
-        float e = levels(x, w, f->a[k], f->m[k], (float)top, q, &pull), a = f->a[k], m = f->m[k];
+        float inv = ((float)top + 0.1f * (float)(k - TRIES)) / (hi - lo);
+        double e = fit_affine(x, w, lo, inv, (float)top, &f->a[k], &f->m[k]);
+        float a = f->a[k], m = f->m[k];
         if (!(e < best)) continue;
         best = e;
         f->a[k] = f->a[0];
@@ -191,8 +195,8 @@ static void search_affine(affine *b, const fits *f, const float *x, const float 
         }
         s0 = b->scale[i];
         m0 = b->min[i];
-        for (int k = 0; k < 15; k++)
-            (void)try_affine(b, i, x, w, clamp63(s0 + k % 3 - 1), clamp63(m0 + k / 3 - 2), top, &best);
+        for (int k = 0; k < 9; k++)
+            (void)try_affine(b, i, x, w, clamp63(s0 + k % 3 - 1), clamp63(m0 + k / 3 - 1), top, &best);
         if (best == INFINITY) memset(b->q + 32 * i, 0, 32); /* values that are not finite */
         b->error += best;
     }
