@@ -120,7 +120,8 @@ static const opt_def table[] = {
      "on standard output, each tensor's types and relative error", NULL},
     {"--allow-requantize", OPT_SWITCH, CMD_QUANTIZE, AT(allow_requantize), 0, 0, false, NULL,
      "also read types that have lost much already", NULL},
-    {"--imatrix", OPT_TEXT, CMD_QUANTIZE, AT(imatrix), 0, 0, false, "FILE", NULL, NULL},
+    {"--imatrix", OPT_TEXT, CMD_QUANTIZE, AT(imatrix), 0, 0, false, "FILE",
+     "importance matrices (GGUF, or the older .dat): errors where they matter cost more", NULL},
 
     /* other spellings of recipe keys; llama.cpp's */
     {"--temperature", OPT_ALIAS, CMD_GENERATE, 0, 0, 0, false, "T", NULL, "temp"},

@@ -74,8 +74,8 @@ static double fit_affine(const float *x, const float *w, float lo, float inv, fl
     return slope * slope * qq + base * base * all + 2 * (slope * base * q1 - slope * qx - base * x1);
 }
 
-/* Levels of one sub-block under a scale and a minimum, and their error as a decoder sees it.  *pull: the weighed mean of
- * what is missing, by which a smaller minimum would be better for these levels. */
+/* Levels of one sub-block under a scale and a minimum, and their error as a decoder sees it.  *pull: the weighed mean
+ * of what is missing, by which a smaller minimum would be better for these levels. */
 static float levels(const float *x, const float *w, float da, float dm, float top, float q[32], float *pull)
 {
     float inv = da > 0 ? 1.0f / da : 0, e[LANES] = { 0 }, miss[LANES] = { 0 }, all[LANES] = { 0 };

@@ -423,7 +423,8 @@ static void patterns_become_names(void **state)
         { "{\"pattern\":{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1}|"
           " ?[^\\\\s\\\\p{L}\\\\p{N}\\\\r\\\\n]+|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}}", "seed-coder" },
         { "{\"pattern\":{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|"
-          "\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}}", "llama-bpe" },
+          "\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}}",
+          "llama-bpe" },
         { "{\"type\":\"ByteLevel\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"use_regex\":true}]}", "gpt-2" },
         { "null", "bailingmoe" },
         { "{\"pattern\":{\"Regex\":\"\\\\p{L}+|.\"}}", NULL },

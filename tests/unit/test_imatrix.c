@@ -116,7 +116,8 @@ static void refuses_the_older_kind(void **state)
     put_entry(&twice, "a", 1, (float[1]){ 1 }, 1);
     assert_int_equal(open_bytes(&m, twice.b, twice.n, &err), LLADA_BAD_MODEL);
     assert_non_null(strstr(err.text, "a is there twice"));
-    static const char *const others[] = { "", "abc", "<!DOCTYPE html><html><body>no</body></html>", "\x1f\x8b\x08\0\0" };
+    static const char *const others[] = { "", "abc", "\x1f\x8b\x08\0\0",
+                                          "<!DOCTYPE html><html><body>no</body></html>" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_int_not_equal(open_bytes(&m, others[i], strlen(others[i]), &err), LLADA_OK);
     assert_int_equal(imatrix_open(&m, FIXTURES, &err), LLADA_IO);
@@ -243,7 +244,7 @@ static void weighs_errors(void **state)
     static const struct {
         const char *model, *type;
         bool by_expert;
-    } rows[] = { { "tiny-llada-f32.gguf", "q4_0", false }, { "tiny-llada-f32.gguf", "q4_k", false },
+    } rows[] = { { "net-llada.gguf", "q4_0", false }, { "net-dream.gguf", "q4_0", false },
                  { "net-llada-moe.gguf", "q4_0", true } };
     scratch s;
     char matrix[128], one[128], two[128], model[256];
@@ -256,8 +257,8 @@ static void weighs_errors(void **state)
         sums with = { .n = 0 };
         snprintf(model, sizeof model, FIXTURES "%s", rows[i].model);
         write_for(model, matrix, rows[i].by_expert, 0);
-        tools_quantize_opts o = { .type = rows[i].type, .threads = 2, .imatrix = matrix, .report = gather, .user = &with,
-                                  .allow_requantize = true };
+        tools_quantize_opts o = { .type = rows[i].type, .threads = 2, .imatrix = matrix, .report = gather,
+                                  .user = &with, .allow_requantize = true };
         if (tools_quantize(model, one, &o, &err)) fail_msg("row %zu: %s", i, err.text);
         assert_true(with.used > 0);
         o.threads = 1;
@@ -286,7 +287,8 @@ static void weighs_errors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(reads_the_older_kind), cmocka_unit_test(refuses_the_older_kind),
-                                        cmocka_unit_test(reads_gguf), cmocka_unit_test(weighs_errors) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(reads_the_older_kind),
+                                        cmocka_unit_test(refuses_the_older_kind), cmocka_unit_test(reads_gguf),
+                                        cmocka_unit_test(weighs_errors) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

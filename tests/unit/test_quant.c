@@ -192,8 +192,8 @@ static void small_weights(void **state)
         }
 }
 
-/* The whole numbers of every sub-block of Q4_K are within 5 % (with uneven weights: 10 %) of the best of all 64 x 64, for
- * the scales that were stored, in squared errors. */
+/* The whole numbers of every sub-block of Q4_K are within 5 % (with uneven weights: 10 %) of the best of all 64 x 64,
+ * for the scales that were stored, in squared errors. */
 static void near_brute_force(void **state)
 {
     const quant_info *q = quant_get(QT_Q4_K);
