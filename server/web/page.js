@@ -53,25 +53,29 @@ function texts(cells) {
   return out;
 }
 
+// Which cells are behind the end of their text, or of their hole.
+function behind(cells) {
+  let ended = false;
+  return cells.map(c => ended = c.state !== "given" && (ended || c.state === "end"));
+}
+
 // Draws only what differs from what is there.
 function draw(run, box, final) {
   while (box.children.length > run.positions) box.lastChild.remove();
   while (box.children.length < run.positions) box.append(make("span"));
-  const shown = texts(run.cells);
-  let ended = false;
+  const shown = texts(run.cells), ended = behind(run.cells);
   run.cells.forEach((c, i) => {
     const e = box.children[i];
     let name = "cell " + c.state, text = c.state === "end" ? "·" : shown[i];
-    if (c.state === "end") ended = true;
     if (c.state === "visible" || c.state === "draft") name += " c" + band(c.p);
     if (c.changes) name += " changed";
     if (c.frame === run.at - 1 && c.state !== "mask" && !final) name += " new";
-    const gone = final && ended;
+    const gone = final && ended[i];
     if (gone) text = "";
     if (e.className !== name) e.className = name;
     if (e.textContent !== text) e.textContent = text;
     e.hidden = gone || (c.state === "settled" && text === "");
-    const tip = c.state === "mask" ? "" : `${c.state}, ${(100 * c.p).toFixed(1)} %` + (c.changes ? `, revised ${c.changes}×` : "");
+    const tip = c.state === "mask" || c.state === "given" ? "" : `${c.state}, ${(100 * c.p).toFixed(1)} %` + (c.changes ? `, revised ${c.changes}×` : "");
     if (e.title !== tip) e.title = tip;
   });
 }
@@ -87,7 +91,7 @@ function drawMap(run, map) {
     run.go(k + 1);
     run.cells.forEach((c, i) => {
       g.fillStyle = c.state === "mask" ? colour("--mask") : c.state === "settled" ? colour("--accent")
-        : c.state === "end" ? colour("--paper") : c.changes ? colour("--changed") : colour("--c" + band(c.p));
+        : c.state === "end" || c.state === "given" ? colour("--paper") : c.changes ? colour("--changed") : colour("--c" + band(c.p));
       g.fillRect(i, k, 1, 1);
     });
   }
@@ -236,7 +240,8 @@ class Answer {
   // The answer itself: a stop string may have cut it, so not simply the last frame.
   showFinal() {
     draw(this.run, this.cells, true);
-    if (texts(this.run.cells).slice(0, this.run.cells.findIndex(c => c.state === "end") >>> 0).join("") !== this.final)
+    const ended = behind(this.run.cells);
+    if (texts(this.run.cells).filter((_, i) => !ended[i]).join("") !== this.final)
       this.cells.replaceChildren(make("span", "cell settled", this.final));
   }
   replayTools() {
@@ -304,7 +309,7 @@ class Answer {
     number(l.first_block_seconds.toFixed(2) + " s", "to the first settled block");
     number(l.seconds.toFixed(2) + " s", "in all");
     if (l.revisions) number(l.revisions, l.revisions === 1 ? "revision" : "revisions");
-    if (d.finish_reason === "length" && !this.after) number("full", "every place is taken");
+    if (d.finish_reason === "length" && !this.after && !this.run?.cells.some(c => c.state === "given")) number("full", "every place is taken");
     this.box.append(list);
   }
   fail(message) {
@@ -315,7 +320,8 @@ const maps = [];
 
 function busy(stop) {
   running = stop;
-  for (const b of document.querySelectorAll("button.send, #clear")) b.disabled = !!stop;
+  for (const b of document.querySelectorAll("button.send")) b.hidden = !!stop;
+  $("clear").disabled = !!stop;
   for (const b of document.querySelectorAll("button.stop")) b.hidden = !stop;
 }
 
@@ -378,12 +384,21 @@ async function chat() {
   $("prompt").focus();
 }
 
+const HOLE = /\{\{\d+\}\}/;
+const marked = () => HOLE.test($("before").value + $("after").value);
+
+// One hole between two texts, or a text with holes marked in it.
 async function infill() {
   if (running) return;
-  const before = $("before").value, after = $("after").value;
-  const body = {...settings(), input_prefix: before, input_suffix: after, max_tokens: +$("holes").value || 12};
+  const before = $("before").value, after = $("after").value, body = settings();
   delete body.llada.gen;
-  await generate("/infill", body, new Answer(before, after));
+  if (marked()) {
+    delete body.max_tokens;
+    await generate("/infill", {...body, input_template: before + after}, new Answer());
+  } else {
+    const given = {input_prefix: before, input_suffix: after, max_tokens: +$("holes").value || 12};
+    await generate("/infill", {...body, ...given}, new Answer(before, after));
+  }
 }
 
 function mode(name) {
@@ -434,6 +449,7 @@ $("prompt").onkeydown = e => {
 };
 document.addEventListener("keydown", e => { if (e.key === "Escape" && running) running.abort(); });
 for (const b of document.querySelectorAll("button.stop")) b.onclick = () => running && running.abort();
+for (const id of ["before", "after"]) $(id).oninput = () => $("holes").disabled = marked();
 $("clear").onclick = clear;
 $("mode-chat").onclick = () => mode("chat");
 $("mode-infill").onclick = () => mode("infill");

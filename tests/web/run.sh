@@ -13,5 +13,4 @@ cd "$(dirname "$0")"
 npm ci --ignore-scripts >/dev/null
 bash docs.sh "$program"
 node client.mjs "$program" "$prompts"
-# The page's test watches a canvas form, and needs a machine on which that takes longer than a frame: asked for by name.
-[ -z "${LLADA_PAGE:-}" ] || node page.mjs "$program" $shots
+node page.mjs "$program" $shots
