@@ -1,16 +1,17 @@
 /* routes.c - which request is answered by what (routes.h). */
 #include "routes.h"
 
+#include "about.h"
 #include "guard.h"
 #include "page.h"
-#include "texts.h"
+#include "tokens.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Texts from this size on are read by one thread at a time: a tokenizer at work on many would take memory and cores. */
+/* Texts from this size on are read by one thread at a time: tokenizers at work on many would take memory and cores. */
 enum { LARGE_BODY = 64 << 10 };
 
 struct routes {
@@ -147,59 +148,15 @@ static bool page(routes *r, const route_request *q, route_answer *a)
 
 static bool models(routes *r, const route_request *q, route_answer *a)
 {
-    json_t *o = json_object(), *list = json_array(), *m = json_object();
-    const char *name = r->ground.info.name;
-    json_object_set_new(m, "id", reply_text(name, strlen(name)));
-    json_object_set_new(m, "object", json_string("model"));
-    json_object_set_new(m, "created", json_integer(0));
-    json_object_set_new(m, "owned_by", json_string("llada"));
-    json_array_append_new(list, m);
-    json_object_set_new(o, "object", json_string("list"));
-    json_object_set_new(o, "data", list);
-    answer_json(a, 200, o);
+    answer_json(a, 200, about_models(&r->ground));
     return true;
-}
-
-static json_t *recipe_json(const llada_recipe *recipe)
-{
-    size_t n;
-    const llada_recipe_key *keys = llada_recipe_keys(&n);
-    json_t *o = json_object();
-    for (size_t i = 0; i < n; i++) {
-        char value[64] = "";
-        json_t *k = json_object();
-        llada_recipe_get(recipe, keys[i].key, value, sizeof value, NULL);
-        json_object_set_new(k, "value", json_string(value));
-        json_object_set_new(k, "values", json_string(keys[i].values));
-        json_object_set_new(k, "help", json_string(keys[i].help));
-        json_object_set_new(o, keys[i].key, k);
-    }
-    return o;
 }
 
 static bool props(routes *r, const route_request *q, route_answer *a)
 {
-    const openai_ground *g = &r->ground;
-    json_t *o = json_object(), *m = json_object(), *names = json_array();
-    size_t n;
-    const char *const *recipes = llada_recipe_names(&n);
     int running, waiting;
     queue_count(r->q, &running, &waiting);
-    for (size_t i = 0; i < n; i++) json_array_append_new(names, json_string(recipes[i]));
-    json_object_set_new(m, "name", reply_text(g->info.name, strlen(g->info.name)));
-    json_object_set_new(m, "arch", json_string(g->info.arch));
-    json_object_set_new(m, "chat_layout", g->info.chat_layout ? json_string(g->info.chat_layout) : json_null());
-    json_object_set_new(m, "causal", json_boolean(g->info.causal));
-    json_object_set_new(m, "n_params", json_integer((json_int_t)g->info.n_params));
-    json_object_set_new(m, "n_vocab", json_integer(g->info.n_vocab));
-    json_object_set_new(m, "n_ctx", json_integer(g->info.n_ctx));
-    json_object_set_new(o, "version", json_string(llada_version()));
-    json_object_set_new(o, "model", m);
-    json_object_set_new(o, "ctx", json_integer(g->ctx));
-    json_object_set_new(o, "max_tokens", json_integer(g->max_tokens));
-    json_object_set_new(o, "recipes", names);
-    json_object_set_new(o, "recipe", json_string(g->recipe.name));
-    json_object_set_new(o, "keys", recipe_json(&g->recipe));
+    json_t *o = about_server(&r->ground);
     json_object_set_new(o, "running", json_integer(running));
     json_object_set_new(o, "waiting", json_integer(waiting));
     json_object_set_new(o, "most_waiting", json_integer(r->o->waiting));
@@ -217,71 +174,40 @@ static bool show_metrics(routes *r, const route_request *q, route_answer *a)
     return true;
 }
 
-/* ---------------------------------------------------------------- tokens */
+static void lock_large(routes *r, const route_request *q)
+{
+    if (q->n_body >= LARGE_BODY) pthread_mutex_lock(&r->large);
+}
+
+static void unlock_large(routes *r, const route_request *q)
+{
+    if (q->n_body >= LARGE_BODY) pthread_mutex_unlock(&r->large);
+}
+
+/* o NULL: `no` says why. */
+static bool answer_either(route_answer *a, json_t *o, const refusal *no)
+{
+    if (o) answer_json(a, 200, o);
+    else answer_refusal(a, no);
+    return true;
+}
 
 static bool tokenize(routes *r, const route_request *q, route_answer *a)
 {
     refusal no = {0};
-    const char *s;
-    size_t len, n;
-    bool special = false;
-    int32_t *ids = NULL;
-    json_t *o = fields_parse(q->body, q->n_body, &no), *list = json_array();
-    if (o && !field_text(o, "content", true, &s, &len, &no))
-        refuse(&no, 400, "bad_value", "content", "'content' must be there: the text");
-    if (o) field_bool(o, "parse_special", &special, &no);
-    if (!no.status && texts_ids(&r->ground, "content", s, len, special, ROUTES_MAX_BODY, &ids, &n, &no))
-        for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
-    free(ids);
-    json_decref(o);
-    json_t *out = json_object();
-    json_object_set_new(out, "tokens", list);
-    if (no.status) {
-        json_decref(out);
-        answer_refusal(a, &no);
-    } else {
-        answer_json(a, 200, out);
-    }
-    return true;
-}
-
-static void detokenize_ids(routes *r, const int32_t *ids, size_t n, bool special, route_answer *a)
-{
-    llada_err err = {0};
-    size_t len = 0;
-    char *s = NULL;
-    llada_status st = llada_detokenize(r->ground.model, ids, n, special, NULL, 0, &len, &err);
-    if (!st) {
-        s = buf_new(len, 1);
-        st = llada_detokenize(r->ground.model, ids, n, special, s, len, &len, &err);
-    }
-    if (st) {
-        routes_refuse(r, a, st == LLADA_NO_MEMORY ? 500 : 400, "bad_value", err.text);
-    } else {
-        json_t *out = json_object();
-        json_object_set_new(out, "content", reply_text(s, len));
-        answer_json(a, 200, out);
-    }
-    free(s);
+    lock_large(r, q);
+    json_t *o = tokens_of_text(&r->ground, q->body, q->n_body, &no);
+    unlock_large(r, q);
+    return answer_either(a, o, &no);
 }
 
 static bool detokenize(routes *r, const route_request *q, route_answer *a)
 {
     refusal no = {0};
-    bool special = false;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    json_t *o = fields_parse(q->body, q->n_body, &no);
-    const json_t *list = json_object_get(o, "tokens");
-    if (o && !json_is_array(list)) refuse(&no, 400, "bad_value", "tokens", "'tokens' must be an array of token ids");
-    if (o) field_bool(o, "special", &special, &no);
-    if (!no.status && field_ids(list, "tokens", r->ground.info.n_vocab - 1, &ids, &n, &no))
-        detokenize_ids(r, ids, n, special, a);
-    else
-        answer_refusal(a, &no);
-    free(ids);
-    json_decref(o);
-    return true;
+    lock_large(r, q);
+    json_t *o = tokens_to_text(&r->ground, q->body, q->n_body, &no);
+    unlock_large(r, q);
+    return answer_either(a, o, &no);
 }
 
 /* ---------------------------------------------------------------- generations */
@@ -317,10 +243,9 @@ static bool generate(routes *r, const route_request *q, route_answer *a, api_kin
     openai_ask ask;
     reply_name name;
     refusal no = {0};
-    bool large = q->n_body >= LARGE_BODY;
-    if (large) pthread_mutex_lock(&r->large);
+    lock_large(r, q);
     bool good = openai_read(&ask, api, q->body, q->n_body, &r->ground, &no);
-    if (large) pthread_mutex_unlock(&r->large);
+    unlock_large(r, q);
     if (!good) {
         answer_refusal(a, &no);
         openai_free(&ask);

@@ -3,11 +3,12 @@
  *     door.c      who is connected: listening, places, time-outs
  *     http.c      requests and answers on a connection: the only file that knows libmicrohttpd
  *     routes.c    which request is answered by what; guard.c who may ask (Host, Origin, key)
- *     openai.c    request JSON -> a generation; reply.c a generation -> response JSON
+ *     openai.c    request JSON -> a generation; texts.c its prompt and canvas; fields.c typed fields, refused by name
  *     queue.c     the worker, its session, the jobs waiting for it
  *     job.c       what is known of a running job: cells of the canvas, settled text, counters
  *     answer.c    settled tokens -> text that may be shown: whole characters, stop strings
- *     stream.c    a running job -> server-sent events
+ *     reply.c     a job -> response JSON; stream.c a running job -> server-sent events
+ *     tokens.c    /tokenize, /detokenize; about.c the model and the recipes; metrics.c counters
  *     page.c      the page, as bytes in the program */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
