@@ -13,7 +13,7 @@
 
 /* ------------------------------------------------------------ building */
 
-/* Blocks of a type without an encoder: random bytes, with half-float scales that keep values below `scale`. */
+/* Blocks of a type without an encoder, or with one that takes its time: random bytes, with half-float scales that keep values below `scale`. */
 static void make_blocks(net *m, uint32_t type, uint8_t *to, size_t bytes, double scale)
 {
     static const struct {
@@ -21,7 +21,8 @@ static void make_blocks(net *m, uint32_t type, uint8_t *to, size_t bytes, double
         size_t at[2]; /* of the block's half floats */
         double most;  /* a value is at most this many times as large */
     } known[] = { { QT_Q2_K, { 80, 82 }, 45 }, { QT_Q3_K, { 108, 108 }, 128 }, { QT_IQ4_NL, { 0, 0 }, 127 },
-                  { QT_IQ4_XS, { 0, 0 }, 32 * 127 } };
+                  { QT_IQ4_XS, { 0, 0 }, 32 * 127 }, { QT_Q4_K, { 0, 2 }, 63 * 15 },
+                  { QT_Q5_K, { 0, 2 }, 63 * 31 },     { QT_Q6_K, { 208, 208 }, 128 * 32 } };
     const size_t block = (size_t)quant_get(type)->bytes;
     size_t k = 0;
     while (k < sizeof known / sizeof *known && known[k].type != type) k++;
@@ -42,7 +43,7 @@ static int weight(net *m, const char *name, int rows, int cols, uint32_t type, d
     void *packed = malloc(row_bytes * (size_t)rows);
     double *exact = malloc(n * sizeof *exact);
     for (size_t i = 0; i < n; i++) f[i] = (float)(around + scale * (2 * rng_unit(&m->r) - 1));
-    if (quant_get(type)->encode) quant_get(type)->encode(packed, f, n);
+    if (quant_get(type)->encode && quant_get(type)->block < 256) quant_get(type)->encode(packed, f, n);
     else make_blocks(m, type, packed, row_bytes * (size_t)rows, scale);
     quant_get(type)->decode(back, packed, n);
     for (size_t i = 0; i < n; i++) exact[i] = back[i];
