@@ -203,12 +203,12 @@ static void print_table(const app_model *am, const char *file, const tools_found
 
 static void found_json(const tools_found *f, const char *file, const char *why)
 {
-    json_t *o = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I,s:b,s:I,s:I,s:I,s:I,s:o,s:o,s:b,s:o,s:s}", "file", string_or_null(file),
-                          "name", string_or_null(f->name), "arch", string_or_null(f->arch), "n_params",
-                          (json_int_t)f->n_params,
-                          "file_bytes", (json_int_t)f->file_bytes, "n_tensors", (json_int_t)f->n_tensors, "packed", f->n_packed > 0, "n_layer",
-                          (json_int_t)f->n_layer, "n_embd", (json_int_t)f->n_embd, "n_head", (json_int_t)f->n_head,
-                          "n_ctx", (json_int_t)f->n_ctx, "types", string_or_null(f->types), "tokenizer",
+    json_t *o = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I,s:b,s:I,s:I,s:I,s:I,s:o,s:o,s:b,s:o,s:s}", "file",
+                          string_or_null(file), "name", string_or_null(f->name), "arch", string_or_null(f->arch),
+                          "n_params", (json_int_t)f->n_params, "file_bytes", (json_int_t)f->file_bytes, "n_tensors",
+                          (json_int_t)f->n_tensors, "packed", f->n_packed > 0, "n_layer", (json_int_t)f->n_layer,
+                          "n_embd", (json_int_t)f->n_embd, "n_head", (json_int_t)f->n_head, "n_ctx",
+                          (json_int_t)f->n_ctx, "types", string_or_null(f->types), "tokenizer",
                           string_or_null(f->tokenizer), "runs", 0, "why", string_or_null(why), "version",
                           llada_version());
     char *s = json_dumps(o, JSON_INDENT(2));

@@ -1,5 +1,5 @@
-/* rewrite.h - what convert, quantize and pack share: progress in megabytes, Ctrl-C that leaves no half-written file, and the
- * line at the end. */
+/* rewrite.h - what convert, quantize and pack share: progress in megabytes, Ctrl-C that leaves no half-written file, and
+ * the line at the end. */
 #ifndef APP_REWRITE_H
 #define APP_REWRITE_H
 

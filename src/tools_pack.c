@@ -1,7 +1,7 @@
-/* tools_pack.c - a GGUF file with its matrices in T32 layout (tools.h).  Packed is what the model's own graph multiplies
- * with, so a file is packed only when it can be run; what is looked up or read as a vector (embedding, a head that is
- * the embedding, norms, biases) stays in rows, and so do experts whose matrices would share a stripe.  Memory: one
- * batch of stripes. */
+/* tools_pack.c - a GGUF file with its matrices in T32 layout (tools.h).  Packed is what the model's own graph
+ * multiplies with, so a file is packed only when it can be run; what is looked up or read as a vector (embedding, a
+ * head that is the embedding, norms, biases) stays in rows, and so do experts whose matrices would share a stripe.
+ * Memory: one batch of stripes. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,7 +1,8 @@
 /* test_t32.c - the packed layout: every byte of every type against an index formula of the test's own, the decode bit
- * for bit against that of the GGUF rows, and the shapes that are refused. */
+ * for bit against that of the GGUF rows and against ggml's, and the shapes that are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,6 +167,34 @@ static void check_decode(const matrix *m)
 
 static void decodes(void **state) { each(check_decode); }
 
+/* The fixtures of test_quant.c (tests/fixtures/quant/README.md: 512 values as blocks, then as floats), as two rows. */
+static void decodes_as_ggml(void **state)
+{
+    enum { K = 256 };
+    for (size_t t = 0; t < N_TYPES; t++) {
+        static uint8_t rows[2 * K * 4];
+        static float want[2 * K], got[K];
+        char path[64];
+        matrix m;
+        if (types[t] == QT_F32) continue; /* nothing to decode */
+        assert_true(t32_shape_of(&m.s, types[t], 2, K) && quant_row_bytes(types[t], K, &m.row_bytes));
+        snprintf(path, sizeof path, "tests/fixtures/quant/%s.bin", quant_get(types[t])->name);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        assert_int_equal(fread(rows, m.row_bytes, 2, f), 2);
+        assert_int_equal(fread(want, sizeof *want, 2 * K, f), 2 * K);
+        fclose(f);
+        uint8_t *packed = malloc(m.s.bytes);
+        assert_non_null(packed);
+        t32_pack(&m.s, packed, rows, 0, 1);
+        for (size_t r = 0; r < 2; r++) {
+            t32_decode_row(&m.s, got, packed, r);
+            if (memcmp(got, want + r * K, sizeof got)) fail_msg("%s, row %zu", quant_get(types[t])->name, r);
+        }
+        free(packed);
+    }
+}
+
 /* Rows of padding count for nothing: zeros of either sign. */
 static void padding(void **state)
 {
@@ -222,8 +251,8 @@ static void shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes),   cmocka_unit_test(pieces), cmocka_unit_test(decodes),
-        cmocka_unit_test(padding), cmocka_unit_test(shapes),
+        cmocka_unit_test(bytes),           cmocka_unit_test(pieces),  cmocka_unit_test(decodes),
+        cmocka_unit_test(decodes_as_ggml), cmocka_unit_test(padding), cmocka_unit_test(shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
