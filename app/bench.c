@@ -197,15 +197,42 @@ static int run_once(llada_session *s, const llada_request *ask, llada_result *re
     return st ? app_fail(&err) : EXIT_FINE;
 }
 
-static void report(const options *o, const llada_recipe *r, const llada_result *res, double seconds, double least, int reps,
-                   int prompt)
+/* What a budget did, into a line of JSON. */
+static void add_memory(json_t *line, const llada_memory *m)
 {
+    if (!m->budget) return;
+    json_object_set_new(line, "memory",
+                        json_pack("{s:I, s:I, s:I, s:I, s:i, s:I, s:b, s:I, s:f, s:f, s:f}", "budget",
+                                  (json_int_t)m->budget, "total", (json_int_t)m->total, "held", (json_int_t)m->held,
+                                  "streamed", (json_int_t)m->streamed, "slots", m->slots, "slot_bytes",
+                                  (json_int_t)m->slot_bytes, "direct", m->direct, "bytes_read",
+                                  (json_int_t)m->bytes_read, "transfer_seconds", m->transfer_seconds, "stall_seconds",
+                                  m->stall_seconds, "overlap", m->overlap));
+}
+
+/* A number that two runs share when they wrote the same tokens. */
+static uint64_t tokens_hash(const llada_result *res)
+{
+    return app_hash(APP_HASH_SEED, res->canvas, (size_t)res->n_canvas * sizeof *res->canvas);
+}
+
+static void report(const options *o, const app_model *am, const llada_recipe *r, const llada_result *res,
+                   double seconds, double least, int reps, int prompt)
+{
+    llada_memory m = {.size = sizeof m};
+    llada_model_memory(am->m, &m);
     if (o->json) {
-        say_json(json_pack("{s:s, s:i, s:i, s:f, s:f, s:i, s:i, s:i, s:i, s:I, s:i, s:I, s:b, s:f}", "recipe", r->name,
-                           "prompt", prompt, "tokens", res->n_canvas, "seconds", seconds, "seconds_min", least, "reps", reps,
-                           "passes", res->passes, "full", res->full, "sweeps", res->sweeps, "rows",
-                           (json_int_t)res->rows, "jobs", res->jobs, "rev_rows", (json_int_t)res->rev_rows, "stopped_early",
-                           o->most_passes && res->passes >= o->most_passes, "tokens_per_s", res->n_canvas / seconds));
+        json_t *line =
+            json_pack("{s:s, s:i, s:i, s:f, s:f, s:i, s:i, s:i, s:i, s:I, s:i, s:I, s:b, s:f}", "recipe", r->name,
+                      "prompt", prompt, "tokens", res->n_canvas, "seconds", seconds, "seconds_min", least, "reps", reps,
+                      "passes", res->passes, "full", res->full, "sweeps", res->sweeps, "rows", (json_int_t)res->rows,
+                      "jobs", res->jobs, "rev_rows", (json_int_t)res->rev_rows, "stopped_early",
+                      o->most_passes && res->passes >= o->most_passes, "tokens_per_s", res->n_canvas / seconds);
+        char hash[24];
+        snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tokens_hash(res));
+        json_object_set_new(line, "tokens_hash", json_string(hash));
+        add_memory(line, &m);
+        say_json(line);
         return;
     }
     printf("recipe %s: %d tokens after %d in %.3f s (least %.3f of %d), %.1f tokens/s; %d passes (%d refreshes), %lld rows, "
@@ -247,7 +274,8 @@ static int generate_bench(const app_model *am, const options *o)
     }
     if (!rc) {
         double mid = median(t, reps);
-        report(o, &r, &res, mid, t[0], reps, prompt);
+        report(o, am, &r, &res, mid, t[0], reps, prompt);
+        app_memory_note(am, o);
     }
     free(t);
     app_session_close(&s);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "profile.h"
 #include "util.h"
 
 static void print_json(void)
@@ -35,6 +36,7 @@ static void print_table(void)
 
 int cmd_devices(const options *o)
 {
+    if (o->profile) return profile_run(o);
     if (o->json) print_json();
     else print_table();
     return EXIT_FINE;

@@ -1,6 +1,8 @@
 /* info.c - `llada info`: what a model file holds, and what running it takes on this machine. */
 #include "commands.h"
+#include "latency.h"
 #include "model.h"
+#include "profile.h"
 #include "tools.h"
 #include "tracelog.h"
 
@@ -199,6 +201,86 @@ static void print_table(const app_model *am, const char *file, const tools_found
     text_free(&t);
 }
 
+/* ---------------------------------------------------------------- plans of --mem-budget */
+
+static void plan_json(const tools_plan *p)
+{
+    json_t *groups = json_array();
+    for (int k = 0; k < p->n_groups; k++)
+        json_array_append_new(groups,
+                              json_pack("{s:s, s:I, s:I}", "name", p->group[k].name, "held",
+                                        (json_int_t)p->group[k].held, "streamed", (json_int_t)p->group[k].streamed));
+    json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:i, s:I, s:i, s:i}", "budget", (json_int_t)p->use.budget, "total",
+                          (json_int_t)p->use.total, "held", (json_int_t)p->use.held, "streamed",
+                          (json_int_t)p->use.streamed, "slots", p->use.slots, "slot_bytes",
+                          (json_int_t)p->use.slot_bytes, "parts", p->use.parts, "held_parts", p->use.held_parts);
+    json_t *more =
+        json_pack("{s:I, s:I, s:b, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:o}", "session", (json_int_t)p->contexts,
+                  "fixed", (json_int_t)p->fixed, "embedding_held", p->table_held, "seconds", p->seconds, "read",
+                  p->read, "compute", p->compute, "read_rate", p->read_rate, "work", (json_int_t)p->work, "work_sum",
+                  (json_int_t)p->work_sum, "work_live", (json_int_t)p->work_live, "groups", groups);
+    json_object_update(o, more);
+    json_decref(more);
+    char *s = json_dumps(o, JSON_INDENT(2) | JSON_SHORT_REALS);
+    if (s) out_write(s, strlen(s));
+    out_write("\n", 1);
+    free(s);
+    json_decref(o);
+}
+
+static void plan_table(const tools_plan *p)
+{
+    text t = {0};
+    row(&t, "budget", "%.1f MB, planned %.1f", (double)p->use.budget / 1e6, (double)p->use.total / 1e6);
+    row(&t, "session", "%.1f MB; norms, vocabulary and rows of the embedding %.1f", (double)p->contexts / 1e6,
+        (double)p->fixed / 1e6);
+    row(&t, "activations", "%.1f MB; each alone they would take %.1f, the most alive at once are %.1f",
+        (double)p->work / 1e6, (double)p->work_sum / 1e6, (double)p->work_live / 1e6);
+    row(&t, "embedding", "%s", p->table_held ? "stays in memory" : "its rows are read when a pass needs them");
+    row(&t, "stays", "%.1f MB in %d of %d parts", (double)p->use.held / 1e6, p->use.held_parts, p->use.parts);
+    row(&t, "streams", "%.1f MB a pass, through %d slots of %.1f MB", (double)p->use.streamed / 1e6, p->use.slots,
+        (double)p->use.slot_bytes / 1e6);
+    for (int k = 0; k < p->n_groups; k++)
+        row(&t, k ? "" : "by kind", "%-16s %9.1f MB stay %9.1f MB stream", p->group[k].name,
+            (double)p->group[k].held / 1e6, (double)p->group[k].streamed / 1e6);
+    row(&t, "why",
+        "a pass uses every part once, in order: which parts stay makes no difference but how evenly they lie, so "
+        "that each transfer has a computation to hide behind; what is read more than once stays first");
+    if (p->read_rate > 0)
+        row(&t, "a pass", "%.2f s predicted: %.2f s of transfers at %.0f MB/s%s", p->seconds, p->read,
+            p->read_rate / 1e6,
+            p->compute > 0 ? "" : "; computing is not counted (llada bench forward --rows 32 --save measures it)");
+    else
+        row(&t, "a pass", "%.2f s of transfers if the storage reads 1000 MB/s (llada devices --profile measures it)",
+            p->read);
+    if (p->compute > 0) row(&t, "", "%.2f s of computing, with 32 rows", p->compute);
+    text safe = {0};
+    text_terminal(&safe, t.p, t.n);
+    out_write(safe.p, safe.n);
+    text_free(&safe);
+    text_free(&t);
+}
+
+/* The session that is planned for: the model's own recipe, and -c positions or what a default answer needs. */
+static int print_plan(const app_model *am, const options *o)
+{
+    llada_recipe r;
+    tools_plan p;
+    llada_err err = {0};
+    llada_latency table[LLADA_MAX_LATENCY];
+    llada_recipe_for(&r, am->m);
+    int n = latency_load(am, o, table);
+    double seconds = 0;
+    for (int i = 0; i < n && table[i].rows <= 32; i++) seconds = table[i].ms * 1e-3;
+    int ctx = o->ctx ? (int)o->ctx : 512 + (r.gen ? r.gen : 128);
+    if (tools_memory_plan(am->m, &r, ctx, o->kv == 2, (uint64_t)o->mem_budget, profile_load(o->model).read_rate,
+                          seconds, &p, &err))
+        return app_fail(&err);
+    if (o->json) plan_json(&p);
+    else plan_table(&p);
+    return EXIT_FINE;
+}
+
 /* ---------------------------------------------------------------- files that can't be run */
 
 static void found_json(const tools_found *f, const char *file, const char *why)
@@ -268,11 +350,18 @@ int cmd_info(const options *o)
     }
     if (o->arg) one.model = o->arg;
     if (o->json) one.quiet = true;
+    if (o->plan != (o->mem_budget > 0)) {
+        app_error("--plan and --mem-budget go together: a plan is for a budget");
+        return EXIT_WRONG_USE;
+    }
+    one.mem_budget = 0; /* nothing is loaded */
     int rc = probe(&one, &f);
     if (!rc) rc = app_model_open(&am, &one, false);
     if (rc) return rc;
-    if (o->json) print_json(&am, one.model, &f);
+    one.mem_budget = o->mem_budget;
+    if (o->plan) rc = print_plan(&am, &one);
+    else if (o->json) print_json(&am, one.model, &f);
     else print_table(&am, one.model, &f);
     app_model_close(&am);
-    return EXIT_FINE;
+    return rc;
 }

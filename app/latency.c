@@ -1,4 +1,4 @@
-/* latency.c - reads and writes the table of pass times in $XDG_CACHE_HOME/llada, or ~/.cache/llada. */
+/* latency.c - reads and writes the table of pass times in the user's cache folder. */
 #include "latency.h"
 
 #include <errno.h>
@@ -7,22 +7,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "util.h"
+#include "cache.h"
 
 /* "FOLDER/latency-NAME-BYTES-tN-cMASK.json", so that another file, thread count or CPU mask has a table of its own. */
 static char *table_path(const app_model *am, const options *o, bool make_folders)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     text t = {0};
-    if (cache && cache[0] == '/')
-        text_str(&t, cache);
-    else if (home && home[0] == '/')
-        text_fmt(&t, "%s/.cache", home);
-    else
-        return NULL;
-    if (make_folders) mkdir(t.p, 0700); /* failures show when the file is written */
-    text_str(&t, "/llada");
-    if (make_folders) mkdir(t.p, 0700);
+    if (!cache_folder(&t, make_folders)) return NULL;
     text_str(&t, "/latency-");
     for (const char *c = am->info.name; *c; c++) {
         bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || *c == '-';

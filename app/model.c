@@ -2,6 +2,8 @@
 #include "model.h"
 
 #include "latency.h"
+#include "profile.h"
+#include "tools.h"
 
 #include "interrupt.h"
 
@@ -23,28 +25,7 @@ static const char about_builtin[] =
 
 /* ---------------------------------------------------------------- memory */
 
-static uint64_t number_in(const char *path, const char *key)
-{
-    char line[256];
-    uint64_t v = 0;
-    FILE *f = fopen(path, "re");
-    while (f && fgets(line, sizeof line, f)) {
-        size_t n = strlen(key);
-        if (strncmp(line, key, n)) continue;
-        v = strtoull(line + n, NULL, 10); /* "max" gives 0: no limit */
-        break;
-    }
-    if (f) fclose(f);
-    return v;
-}
-
-uint64_t app_memory_free(void)
-{
-    uint64_t left = number_in("/proc/meminfo", "MemAvailable:") * 1024;
-    uint64_t limit = number_in("/sys/fs/cgroup/memory.max", ""), used = number_in("/sys/fs/cgroup/memory.current", "");
-    if (limit && used < limit && limit - used < left) left = limit - used;
-    return left;
-}
+uint64_t app_memory_free(void) { return tools_free_memory(); }
 
 /* Bytes of the file, or of all files of a split set ("-00001-of-00003.gguf"). */
 static uint64_t model_bytes(const char *path)
@@ -68,19 +49,47 @@ static uint64_t model_bytes(const char *path)
     return bytes;
 }
 
-/* A mapped file may be larger than memory (slow), one that is read may not. */
+/* A mapped file may be larger than memory (slow), one that is read may not; a budget must be there to be used. */
 static int check_memory(const options *o)
 {
     uint64_t need = model_bytes(o->model), left = app_memory_free();
+    if (o->mem_budget) {
+        if (!left || (uint64_t)o->mem_budget <= left || need <= left) return EXIT_FINE;
+        app_error("--mem-budget: %.1f GB may be used, but only %.1f GB of memory are free", (double)o->mem_budget / GB,
+                  (double)left / GB);
+        return EXIT_WRONG_USE;
+    }
     if (!left || need <= left) return EXIT_FINE;
+    double offer = (double)left * 0.9 / (1 << 20);
     if (o->no_mmap) {
-        app_error("%s needs %.1f GB of memory and %.1f GB are free; without --no-mmap it is mapped instead", o->model,
-                  (double)need / GB, (double)left / GB);
+        app_error(
+            "%s needs %.1f GB of memory and %.1f GB are free; with --mem-budget %.0fM what does not fit is read anew "
+            "each pass",
+            o->model, (double)need / GB, (double)left / GB, offer);
         return EXIT_WRONG_USE;
     }
     if (!o->quiet)
-        app_note("note: %s has %.1f GB and %.1f GB of memory are free: every pass will read the disk again, slowly",
-                 o->model, (double)need / GB, (double)left / GB);
+        app_note("note: %s has %.1f GB and %.1f GB of memory are free: every pass will read the disk again, slowly; "
+                 "--mem-budget %.0fM keeps what fits and reads the rest ahead",
+                 o->model, (double)need / GB, (double)left / GB, offer);
+    return EXIT_FINE;
+}
+
+/* "residency,pipeline" to the bits of tools_model_open. */
+static int read_without(const char *list, unsigned *bits)
+{
+    static const char *const names[] = {"residency", "layout", "pipeline"}; /* in the order of their bits */
+    *bits = 0;
+    for (const char *p = list; p && *p;) {
+        size_t n = strcspn(p, ","), k = 0;
+        while (k < 3 && (strlen(names[k]) != n || strncmp(names[k], p, n))) k++;
+        if (k == 3) {
+            app_error("--without: '%.*s' is none of residency, layout, pipeline", (int)n, p);
+            return EXIT_WRONG_USE;
+        }
+        *bits |= 1u << k;
+        p += n + (p[n] == ',');
+    }
     return EXIT_FINE;
 }
 
@@ -91,14 +100,18 @@ int app_model_open(app_model *am, const options *o, bool about)
     llada_model_opts mo;
     llada_err err = {0};
     *am = (app_model){.builtin = !o->model};
+    unsigned without;
     int rc = o->model ? check_memory(o) : EXIT_FINE;
+    if (!rc) rc = read_without(o->without, &without);
     if (rc) return rc;
     if (am->builtin && !o->quiet) app_note("%s", using_builtin);
     if (am->builtin && !o->quiet && about) app_note("%s", about_builtin);
     llada_model_opts_defaults(&mo);
     mo.use_mmap = !o->no_mmap;
     mo.chat_layout = o->chat_layout;
-    llada_status st = llada_model_open(&am->m, o->model, &mo, &err);
+    mo.mem_budget = (uint64_t)o->mem_budget;
+    if (o->mem_budget) mo.read_rate = profile_load(o->model).read_rate;
+    llada_status st = tools_model_open(&am->m, o->model, &mo, without, &err);
     if (st) {
         const char *slash = o->model ? strrchr(o->model, '/') : NULL, *file = slash ? slash + 1 : o->model;
         bool named = !file || strstr(err.text, file);
@@ -109,6 +122,22 @@ int app_model_open(app_model *am, const options *o, bool about)
     am->info.size = sizeof am->info;
     llada_model_get_info(am->m, &am->info);
     return EXIT_FINE;
+}
+
+void app_memory_note(const app_model *am, const options *o)
+{
+    llada_memory m = {.size = sizeof m};
+    llada_model_memory(am->m, &m);
+    if (!m.budget || o->quiet) return;
+    text t = {0};
+    text_fmt(&t, "memory: %.1f of %.1f MB; ", (double)m.total / 1e6, (double)m.budget / 1e6);
+    if (m.slots)
+        text_fmt(&t, "%.1f MB of weights stay, a pass reads %.1f MB%s, overlap %.0f %%", (double)m.held / 1e6,
+                 (double)m.streamed / 1e6, m.direct ? "" : " through the page cache", 100 * m.overlap);
+    else
+        text_str(&t, "the weights stay");
+    app_note("%s", t.p);
+    text_free(&t);
 }
 
 void app_model_close(app_model *am) { llada_model_close(&am->m); }

@@ -30,6 +30,9 @@ int app_recipe_fit(const options *o, const app_model *am, llada_recipe *r);
 /* ids -> bytes, appended. */
 int app_detokenize(const app_model *am, const int32_t *ids, size_t n, bool special, text *out);
 
+/* With --mem-budget: what stayed, what streamed, and how well, on stderr. */
+void app_memory_note(const app_model *am, const options *o);
+
 /* Memory this machine could still give, in bytes; 0: unknown. */
 uint64_t app_memory_free(void);
 

@@ -160,6 +160,28 @@ bool opt_integer(const char *flag, const char *value, int64_t lo, int64_t hi, in
     return false;
 }
 
+bool opt_size(const char *flag, const char *value, int64_t *out, char *err, size_t cap)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    double n = isdigit((unsigned char)value[0]) ? strtod(value, &end) : 0;
+    const char *unit = end && *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    for (const char *u = units; unit && u <= unit; u++) n *= 1024;
+    if (unit) end++;
+    if (end && unit && !strcmp(end, "iB")) end += 2;
+    else if (end && *end == 'B') end++;
+    if (!end || *end || (value[0] == '0' && (value[1] == 'x' || value[1] == 'X'))) {
+        wrong(err, cap, "%s: '%.80s' is not a size; write it as in 2G, 1.5G or 700M", flag, value);
+        return false;
+    }
+    if (!(n >= 1 && n < 9e18)) {
+        wrong(err, cap, "%s: %.40s is not a size that memory can have", flag, value);
+        return false;
+    }
+    *out = (int64_t)n;
+    return true;
+}
+
 static int read_u64(const char *flag, const char *value, uint64_t *out, char *err, size_t cap)
 {
     bool hex = value[0] == '0' && (value[1] == 'x' || value[1] == 'X');
@@ -311,6 +333,7 @@ static int set_flag(parser *p, const opt_def *d, const char *flag, const char *v
     switch (d->kind) {
     case OPT_SWITCH: *(bool *)field = true; return OPT_OK;
     case OPT_INT: return opt_integer(flag, value, d->lo, d->hi, (int64_t *)field, p->err, p->cap) ? OPT_OK : OPT_WRONG;
+    case OPT_SIZE: return opt_size(flag, value, (int64_t *)field, p->err, p->cap) ? OPT_OK : OPT_WRONG;
     case OPT_MASK: return read_mask(flag, value, (uint64_t *)field, p->err, p->cap);
     case OPT_TEXT: *(const char **)field = value; return OPT_OK;
     case OPT_LIST: add_list((opt_list *)field, value); return OPT_OK;

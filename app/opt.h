@@ -31,6 +31,7 @@ typedef struct {
     /* model and machine */
     const char *model, *chat_layout;
     bool no_mmap;
+    int64_t mem_budget;   /* bytes; 0: no bound */
     int64_t kv;           /* 0: the library's default; 1: f32; 2: f16 */
     int64_t ctx, threads; /* 0: the library's default */
     uint64_t cpu_mask;
@@ -53,6 +54,9 @@ typedef struct {
     const char *rows;
     int64_t reps, prompt_tokens, per_pass, most_passes;
     bool save, limits;
+    const char *without;
+    /* info, devices */
+    bool plan, profile;
     /* serve */
     const char *host, *api_key;
     opt_list allow_hosts, origins;
@@ -99,6 +103,8 @@ void opt_version(void);
 
 /* Reads a whole number in lo..hi; false leaves a sentence in err that names flag and text. */
 bool opt_integer(const char *flag, const char *value, int64_t lo, int64_t hi, int64_t *out, char *err, size_t cap);
+/* The same for bytes, as in 700M or 1.5G. */
+bool opt_size(const char *flag, const char *value, int64_t *out, char *err, size_t cap);
 /* The names nearest to a misspelled one: edit distance with neighbouring swaps. */
 int opt_distance(const char *a, const char *b);
 /* "1,2,3" to ids; blanks and brackets are allowed around them.  NULL leaves a sentence in err.  Owned by the caller. */

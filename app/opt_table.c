@@ -12,17 +12,21 @@ enum { MOST_TOKENS = 65536 };
 
 static const opt_def table[] = {
     /* model and machine */
-    {"--model -m", OPT_TEXT, MODEL | CMD_PACK, AT(model), 0, 0, true, "FILE",
+    {"--model -m", OPT_TEXT, MODEL | CMD_PACK | CMD_DEVICES, AT(model), 0, 0, true, "FILE",
      "GGUF file (any shard of a split set); without it, the small model built in", NULL},
     {"--no-mmap", OPT_SWITCH, MODEL, AT(no_mmap), 0, 0, true, NULL,
      "read the file into memory instead of mapping it", NULL},
+    {"--mem-budget", OPT_SIZE, SESSION | CMD_INFO, AT(mem_budget), 0, 0, true, "SIZE",
+     "most memory for weights, keys, values and all else, as in 2G; what does not fit is read anew each pass", NULL},
+    {"--plan", OPT_SWITCH, CMD_INFO, AT(plan), 0, 0, false, NULL,
+     "with --mem-budget: what would stay in memory, what would stream, and how long a pass would take", NULL},
     {"--chat-layout", OPT_TEXT, MODEL, AT(chat_layout), 0, 0, true, "NAME",
      "chat layout, where the file does not tell", NULL},
     {"--threads -t", OPT_INT, SESSION | CMD_CONVERT | CMD_QUANTIZE | CMD_PACK, AT(threads), 1, 1024, true, "N",
      "threads (default: one per core, at most 16)", NULL},
-    {"--ctx -c --ctx-size", OPT_INT, SESSION, AT(ctx), 1, 1 << 24, true, "N",
+    {"--ctx -c --ctx-size", OPT_INT, SESSION | CMD_INFO, AT(ctx), 1, 1 << 24, true, "N",
      "most positions, prompt and answer together", NULL},
-    {"--kv", OPT_WORD, SESSION, AT(kv), 0, 0, true, "f32|f16", "how keys and values are kept", NULL},
+    {"--kv", OPT_WORD, SESSION | CMD_INFO, AT(kv), 0, 0, true, "f32|f16", "how keys and values are kept", NULL},
     {"--cpu-mask", OPT_MASK, SESSION, AT(cpu_mask), 0, 0, true, "LIST",
      "CPU features that may be used: names with commas, none, all, or a number", NULL},
 
@@ -83,8 +87,14 @@ static const opt_def table[] = {
      "generate: write K tokens a pass, whatever the scores say (random weights have no confidence)", NULL},
     {"--trace", OPT_TEXT, CMD_BENCH, AT(trace), 0, 0, false, "FILE",
      "generate: write as many tokens a pass as a recorded run did", NULL},
+    {"--without", OPT_TEXT, CMD_BENCH, AT(without), 0, 0, false, "LIST",
+     "with --mem-budget: leave out residency, layout or pipeline (names with commas), for comparison", NULL},
     {"--passes", OPT_INT, CMD_BENCH, AT(most_passes), 1, 1 << 20, false, "N",
      "generate: stop after N dense passes, and say so", NULL},
+
+    /* devices */
+    {"--profile", OPT_SWITCH, CMD_DEVICES, AT(profile), 0, 0, false, NULL,
+     "measure the storage that -m FILE lies on, and memory; plans of --mem-budget use it", NULL},
 
     /* serve */
     {"--host", OPT_TEXT, CMD_SERVE, AT(host), 0, 0, true, "NAME",
@@ -151,7 +161,7 @@ static const opt_command commands[] = {
     {"chat", "[-m FILE] [flags]", "talk in turns", CMD_CHAT, 0},
     {"eval", "[-m FILE] --set FILE.jsonl [--recipe NAME ...] [flags]",
      "accuracy and cost of recipes over question sets", CMD_EVAL, 0},
-    {"info", "[-m FILE] [--json]", "what a model file holds and needs", CMD_INFO, 1},
+    {"info", "[-m FILE] [--json] [--plan --mem-budget SIZE]", "what a model file holds and needs", CMD_INFO, 1},
     {"tokenize", "[-m FILE] [-p TEXT | -f FILE | --ids 1,2,3]", "text to ids, ids to text", CMD_TOKENIZE, 1},
     {"logits", "[-m FILE] --tokens 1,2,3 --out FILE", "scores of one forward pass, as raw float32", CMD_LOGITS, 0},
     {"bench", "forward|generate [-m FILE] [flags]", "how long passes and whole answers take", CMD_BENCH, 1},
@@ -162,7 +172,7 @@ static const opt_command commands[] = {
     {"serve", "[-m FILE] [--host NAME] [--port N] [flags]",
      "an OpenAI-compatible server, and a page to watch text form",
      CMD_SERVE, 0},
-    {"devices", "[--json]", "what passes can run on here", CMD_DEVICES, 0},
+    {"devices", "[--json] [--profile -m FILE]", "what passes can run on here", CMD_DEVICES, 0},
     {"trace", "FILE -o report.html", "the report of a trace that run --trace wrote", CMD_TRACE, 1},
 };
 

@@ -7,6 +7,7 @@
 typedef enum {
     OPT_SWITCH,    /* no value: sets a bool */
     OPT_INT,       /* a whole number in lo..hi to an int64_t */
+    OPT_SIZE,      /* bytes: a number with K, M, G or T (powers of 1024) behind it, to an int64_t */
     OPT_MASK,      /* names of CPU features, or a number, to a uint64_t */
     OPT_TEXT,      /* any text to a const char * */
     OPT_LIST,      /* may be repeated: appended to an opt_list */

@@ -59,6 +59,7 @@ static int answer(generation *g, llada_request *q, const app_template *t)
     }
     text_free(&said);
     if (!rc && !g->o->json && !g->o->quiet && out_check()) generate_report(&res);
+    if (!rc && !g->o->json && out_check()) app_memory_note(g->am, g->o);
     return rc;
 }
 

@@ -72,6 +72,11 @@ typedef struct {
     size_t size;
     bool use_mmap;           /* map the file (default); false: read it into memory */
     const char *chat_layout; /* NULL: decided from the file; else "llada", "chatml", ... */
+    uint64_t mem_budget;     /* bytes for weights, sessions and all else; 0 (default): no bound.  What does not fit is
+                                read anew each pass, ahead of the computation; a budget that cannot work is refused with
+                                the smallest that can, by this call or when a session is opened */
+    double read_rate;        /* with a budget: what the storage reads, in bytes a second; 0: unknown */
+    double pass_seconds;     /* with a budget: what a pass computes, in seconds; 0: unknown */
 } llada_model_opts;
 
 LLADA_API void llada_model_opts_defaults(llada_model_opts *o);
@@ -94,6 +99,20 @@ typedef struct {
 } llada_model_info;
 
 LLADA_API void llada_model_get_info(const llada_model *m, llada_model_info *out);
+
+/* What became of mem_budget; all zeros without one.  Plans are made when sessions open. */
+typedef struct {
+    size_t size;
+    uint64_t budget, total;  /* bytes allowed; planned for all together */
+    uint64_t held, streamed; /* bytes of weights that stay; that a pass brings in */
+    uint64_t slot_bytes;
+    int32_t slots, parts, held_parts;
+    bool direct;             /* read past the page cache */
+    uint64_t bytes_read, passes; /* so far; loading what stays is not counted */
+    double transfer_seconds, stall_seconds, overlap; /* reading; passes waiting for it; 1 - stall / transfer */
+} llada_memory;
+
+LLADA_API void llada_model_memory(const llada_model *m, llada_memory *out);
 
 /* ---------------------------------------------------------------- text and tokens */
 

@@ -55,7 +55,31 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* What a model takes beside weights and sessions: its header in the page cache, the vocabulary and its indices made of
+ * that, and the program itself. */
+static size_t beside(const gguf *file) { return 4 * gguf_header_bytes(file) + (1 << 16); }
+
+static device_memory memory_of(const llada_model *lm, const llada_model_opts *o, unsigned without)
+{
+    uint64_t budget = o->mem_budget < SIZE_MAX / 4 ? o->mem_budget : SIZE_MAX / 4;
+    return (device_memory){.file = lm->m->file, .budget = (size_t)budget, .beside = beside(lm->m->file),
+                           .read_rate = o->read_rate, .pass_seconds = o->pass_seconds, .without = without};
+}
+
+static llada_status open_weights(llada_model *lm, const llada_model_opts *o, unsigned without, llada_err *err)
+{
+    if (!o->mem_budget) return device_cpu.weights_open(&lm->w, &lm->m->g, err);
+    device_memory mem = memory_of(lm, o, without);
+    return device_cpu.weights_within(&lm->w, &lm->m->g, &mem, err);
+}
+
 llada_status llada_model_open(llada_model **out, const char *path, const llada_model_opts *opts, llada_err *err)
+{
+    return tools_model_open(out, path, opts, 0, err);
+}
+
+llada_status tools_model_open(llada_model **out, const char *path, const llada_model_opts *opts, unsigned without,
+                              llada_err *err)
 {
     llada_model_opts o;
     llada_model_opts_defaults(&o);
@@ -79,7 +103,7 @@ llada_status llada_model_open(llada_model **out, const char *path, const llada_m
     }
     if ((st = model_open(&lm->m, file, path ? base_name(path) : "tiny-llada", o.chat_layout, err))) goto fail;
     if (warn[0]) memcpy(lm->m->warn, warn, sizeof warn);
-    if ((st = device_cpu.weights_open(&lm->w, &lm->m->g, err))) goto fail;
+    if ((st = open_weights(lm, &o, without, err))) goto fail;
     *out = lm;
     return LLADA_OK;
 fail:
@@ -106,6 +130,18 @@ void llada_model_get_info(const llada_model *lm, llada_model_info *out)
         .mask_id = m->mask, .eos_id = m->eos, .eot_id = m->eot, .bos_id = m->bos, .warning = m->warn,
         .causal = m->arch->causal, .shift_logits = m->arch->shift_logits || m->arch->causal, .n_expert = m->n_expert,
         .n_expert_used = m->n_expert_used,
+    };
+}
+
+void llada_model_memory(const llada_model *lm, llada_memory *out)
+{
+    device_memory_use u;
+    device_cpu.memory(lm->w, &u);
+    *out = (llada_memory){
+        .size = sizeof *out, .budget = u.budget, .total = u.total, .held = u.held, .streamed = u.stream,
+        .slot_bytes = u.slot_bytes, .slots = u.slots, .parts = u.parts, .held_parts = u.held_parts, .direct = u.direct,
+        .bytes_read = u.bytes, .transfer_seconds = u.transfer, .stall_seconds = u.stall, .passes = u.passes,
+        .overlap = u.transfer > u.stall ? 1 - u.stall / u.transfer : 0,
     };
 }
 
@@ -250,9 +286,23 @@ llada_status tools_schedule(llada_session *s, const int32_t *per_pass, int n, ll
     return decoder_schedule(s->d, per_pass, n, err);
 }
 
+uint64_t tools_free_memory(void) { return os_free_memory(); }
+
 llada_status tools_forward(llada_session *s, int n, llada_err *err) { return decoder_forward(s->d, n, err); }
 
 void tools_pass_work(const llada_model *m, tools_work *out) { machine_pass_work(&m->m->g, out); }
+
+llada_status tools_memory_plan(const llada_model *m, const llada_recipe *r, int ctx, bool kv_f16, uint64_t budget,
+                               double read_rate, double pass_seconds, tools_plan *out, llada_err *err)
+{
+    llada_model_opts o;
+    llada_model_opts_defaults(&o);
+    o.mem_budget = budget;
+    o.read_rate = read_rate;
+    o.pass_seconds = pass_seconds;
+    device_memory mem = memory_of(m, &o, 0);
+    return info_memory_plan(m->m, r, ctx, kv_f16, &mem, out, err);
+}
 
 llada_status tools_session_bytes(const llada_model *m, const llada_recipe *r, int ctx, bool kv_f16, tools_memory *out,
                                  llada_err *err)

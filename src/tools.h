@@ -28,6 +28,41 @@ typedef struct {
 } tools_work;
 void tools_pass_work(const llada_model *m, tools_work *out);
 
+/* llada_model_open for comparisons: parts of the memory runtime are left out. */
+enum { TOOLS_WITHOUT_RESIDENCY = 1, TOOLS_WITHOUT_LAYOUT = 2, TOOLS_WITHOUT_PIPELINE = 4 };
+llada_status tools_model_open(llada_model **out, const char *path, const llada_model_opts *opts, unsigned without,
+                              llada_err *err);
+
+typedef struct {
+    double read_rate, copy_rate; /* bytes a second: this file's storage; memory, counting a copied byte once */
+    double seconds;              /* of reading */
+    uint64_t read_bytes;
+    bool direct;                 /* past the page cache */
+} tools_rates;
+
+/* Reads up to two seconds of the file, as the memory runtime does, and copies memory for a tenth. */
+llada_status tools_measure(const char *path, tools_rates *out, llada_err *err);
+
+/* A plan of memory, told without loading anything. */
+typedef struct {
+    llada_memory use;              /* budget, total, held, streamed, slots, parts */
+    uint64_t contexts, fixed;      /* bytes of total: the session; vocabulary, norms, rows of the embedding */
+    bool table_held;               /* the token embedding is in memory, not read by the row */
+    double seconds, read, compute; /* of a pass: in all; transfers; computing (0: unknown) */
+    double read_rate;              /* taken to be so */
+    uint64_t work, work_sum, work_live; /* activations: bytes; all added up; most alive at once (a lower bound) */
+    int n_groups;
+    struct {
+        char name[64];             /* "ffn_down": of all layers */
+        uint64_t held, streamed;   /* bytes */
+    } group[32];
+} tools_plan;
+
+llada_status tools_memory_plan(const llada_model *m, const llada_recipe *r, int ctx, bool kv_f16, uint64_t budget,
+                               double read_rate, double pass_seconds, tools_plan *out, llada_err *err);
+
+uint64_t tools_free_memory(void); /* bytes that can be taken without swapping, within control groups; 0: unknown */
+
 /* ---------------------------------------------------------------- types of tensors */
 
 /* The number of a type by name ("q8_0", any case) among those that can be written; -1: none.  And back. */
@@ -131,7 +166,8 @@ typedef struct {
 llada_status tools_inspect(const char *path, tools_found *out, llada_err *err);
 
 typedef struct {
-    uint64_t kv, work; /* bytes: keys and values; activations */
+    uint64_t kv, work;  /* bytes: keys and values; activations */
+    uint64_t sum, live; /* activations added up; the most alive at once, a lower bound of work */
 } tools_memory;
 
 /* What a session of ctx positions would take beside the weights, to within a few percent; nothing is opened. */

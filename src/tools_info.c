@@ -82,7 +82,9 @@ llada_status info_session_bytes(const model *m, const llada_recipe *r, int ctx, 
     llada_status st = graph_plan(&m->g, (int)rows, (int)rows, &plan, err);
     if (st) return st;
     double position = 2.0 * m->n_layer * m->n_head_kv * m->head_dim * (kv_f16 ? 2 : 4);
-    *out = (tools_memory){ .kv = (uint64_t)(position * (double)slots), .work = plan.bytes };
+    *out = (tools_memory){
+        .kv = (uint64_t)(position * (double)slots), .work = plan.bytes, .sum = plan.sum, .live = plan.live
+    };
     out->work += (uint64_t)ctx * (uint64_t)m->head_dim * sizeof(float); /* cosines and sines */
     graph_arena_free(&plan);
     return LLADA_OK;

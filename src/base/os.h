@@ -21,6 +21,11 @@ void os_unmap(os_file *f); /* idempotent */
 /* These bytes of f are not needed soon: a mapped file's pages may leave memory, and come back at the next touch. */
 void os_forget(const os_file *f, const void *p, size_t n);
 
+/* f's pages will be touched here and there: a touch brings in its own page only. */
+void os_sparse(const os_file *f);
+/* The pages of heap memory that lie wholly in p[0..n) go back to the system; they read as zero afterwards. */
+void os_give_back(void *p, size_t n);
+
 /* A file truncated while it is mapped raises SIGBUS at the next touch.  os_map_lost re-checks the size on disk of the
  * mapped file: true when it is now shorter than `len`.  A file that was removed or replaced meanwhile lives on in the
  * mapping and is not lost. */

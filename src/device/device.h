@@ -11,6 +11,7 @@
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
+#include "format/gguf.h"
 #include "graph/graph.h"
 #include "graph/score.h"
 
@@ -49,6 +50,30 @@ typedef struct {
     device_ctx *kv_of; /* use that context's K,V store (same device and weights) instead of an own one; NULL: own */
 } device_limits;
 
+/* Parts of the memory runtime that a benchmark leaves out. */
+enum { WITHOUT_RESIDENCY = 1, WITHOUT_LAYOUT = 2, WITHOUT_PIPELINE = 4 };
+
+/* For weights that must not be touched where they lie in the mapping, because memory for them is limited. */
+typedef struct {
+    const gguf *file;    /* borrowed, until weights_close */
+    size_t budget;       /* bytes for everything: weights, contexts, and what stands beside them */
+    size_t beside;       /* bytes of the latter: vocabulary, header */
+    double read_rate;    /* of the storage, bytes a second; 0: unknown */
+    double pass_seconds; /* that a pass computes; 0: unknown */
+    unsigned without;    /* WITHOUT_ bits */
+} device_memory;
+
+/* What became of it. */
+typedef struct {
+    size_t budget, total, held, stream; /* bytes; total: all that is taken; stream: brought in by a pass */
+    size_t slot_bytes;
+    int slots, parts, held_parts;
+    bool direct;                   /* past the page cache */
+    uint64_t bytes;                /* brought in so far */
+    double transfer, stall;        /* seconds reading, seconds passes waited for it */
+    uint64_t passes;
+} device_memory_use;
+
 typedef struct device {
     const char *name;
     /* The graph is borrowed until weights_close. */
@@ -60,6 +85,10 @@ typedef struct device {
     llada_status (*run)(device_ctx *c, const pass *p, llada_err *err);
     int (*threads)(const device_ctx *c);
     size_t (*bytes)(const device_ctx *c);   /* memory held by the context */
+    /* weights_open within a budget.  Contexts count: opening one makes a new plan, and is refused with the smallest
+     * budget that would do.  Passes of several contexts take turns when weights stream.  NULL: the device can't. */
+    llada_status (*weights_within)(device_weights **out, const graph *g, const device_memory *mem, llada_err *err);
+    void (*memory)(const device_weights *w, device_memory_use *out); /* NULL where weights_within is */
 } device;
 
 extern const device device_cpu;

@@ -5,7 +5,7 @@
 #ifndef FORMAT_GGUF_H
 #define FORMAT_GGUF_H
 
-#include "base/err.h"
+#include "base/os_reader.h"
 #include "format/t32.h"
 
 typedef struct gguf gguf;
@@ -44,6 +44,15 @@ uint64_t gguf_file_bytes(const gguf *g);  /* all shards together */
 bool gguf_lost(const gguf *g);
 /* The data of t (a tensor of g) is not needed soon: a mapped file's pages may leave memory. */
 void gguf_forget(const gguf *g, const gguf_tensor *t);
+
+/* Files of a set, and which of them the data at p lies in, at which offset; false: in none. */
+uint32_t gguf_n_files(const gguf *g);
+bool gguf_place(const gguf *g, const void *p, uint32_t *file, uint64_t *offset);
+/* A reader of a file's own bytes, for those that must not touch the mapping; what is in memory only has none. */
+llada_status gguf_reader(const gguf *g, uint32_t file, os_reader **out, llada_err *err);
+/* The mapping will be touched here and there only: nothing is read ahead of a touch. */
+void gguf_sparse(const gguf *g);
+size_t gguf_header_bytes(const gguf *g); /* before the tensors' data, all files together */
 
 /* Typed getters: LLADA_OK and *out; or LLADA_BAD_MODEL with a sentence naming key, type found and type wanted.  A
  * missing key gives LLADA_BAD_MODEL ("key X is missing").  Integers of any width are converted when the value fits;

@@ -97,7 +97,7 @@ FNR == 1 {
     in_src = FILENAME ~ /^src\//
     # the kernel table asks which processor this is; a transport opens the vendor's library
     may_ask_os = FILENAME ~ /^src\/(base\/(os[a-z_]*|mem)|device\/cpu\/(kern|features)[a-z_]*|device\/npu\/transport[a-z_]*)\.c$/
-    is_thread_file = FILENAME ~ /^src\/base\/(pool|task)\.c$/
+    is_thread_file = FILENAME ~ /^src\/base\/(pool|task|monitor)\.c$/
     in_comment = 0
     if ($0 !~ /^\/\*/) say("does not begin with a comment that says what the file is for")
 }
@@ -122,7 +122,7 @@ FNR == 1001 { say("more than 1000 lines") }
             !(is_thread_file && name == "signal.h"))
             say("<" name "> outside base/os*.c")
         if (in_src && name == "pthread.h" && !is_thread_file)
-            say("<pthread.h> outside base/pool.c and base/task.c")
+            say("<pthread.h> outside base/pool.c, task.c and monitor.c")
         if (name == "microhttpd.h" && (area != "server" || microhttpd++)) say("a second file includes <microhttpd.h>")
     }
     next

@@ -227,6 +227,7 @@ static inline int fake_threads(const device_ctx *c) { return c->lim.threads; }
 static inline size_t fake_bytes(const device_ctx *c) { return sizeof *c; }
 
 static const device fake_device = {"fake",     fake_weights_open, fake_weights_close, fake_open,
-                                   fake_close, fake_run,          fake_threads,       fake_bytes};
+                                   fake_close, fake_run,          fake_threads,       fake_bytes,
+                                   NULL,       NULL};
 
 #endif

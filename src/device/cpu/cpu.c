@@ -41,36 +41,55 @@ static llada_status weight_ok(const tensor *t, llada_err *err)
     return LLADA_OK;
 }
 
-/* Norm weights and biases become floats once: sizes first (store NULL), then values. */
-static bool take_vector(device_weights *w, tensor_id id, float *store, size_t *used)
+/* Within a budget the mapping is not touched: the vector is read. */
+static llada_status decode_vector(device_weights *w, tensor_id id, float *to, llada_err *err)
 {
-    const tensor *t = id < 0 ? NULL : &w->g->t[id];
+    const tensor *t = &w->g->t[id];
+    void *read = w->held ? mem_new(t->row_bytes) : NULL;
+    llada_status st = LLADA_OK;
 
-    if (!t || in_place(t)) {
-        if (t) w->vec[id] = t->data;
-        return true;
-    }
-    if (store && !w->vec[id]) {
-        quant_get(t->type)->decode(store + *used, t->data, (size_t)t->cols);
-        w->vec[id] = store + *used;
-    }
-    return size_add(*used, (size_t)t->cols, used);
+    if (w->held && !read) return llada_fail(err, LLADA_NO_MEMORY, "no memory to read tensor %.64s", t->name);
+    if (read) st = keeper_read(w->held, id, read, err);
+    if (st == LLADA_OK) quant_get(t->type)->decode(to, read ? read : t->data, (size_t)t->cols);
+    mem_free(read);
+    return st;
 }
 
-static bool take_vectors(device_weights *w, float *store, size_t *used)
+/* Norm weights and biases become floats once: sizes first (to NULL), then values. */
+static llada_status take_vector(device_weights *w, tensor_id id, float *to, size_t *used, llada_err *err)
 {
-    *used = 0;
-    for (int i = 0; i < w->g->n_ops; i++) {
-        const op *o = &w->g->ops[i];
-        if (o->kind == OP_RMSNORM && !take_vector(w, o->weight, store, used)) return false;
-        if (o->kind == OP_MATMUL && !take_vector(w, o->bias, store, used)) return false;
+    const tensor *t = id < 0 ? NULL : &w->g->t[id];
+    llada_status st = LLADA_OK;
+
+    if (!t || (!w->held && in_place(t))) {
+        if (t) w->vec[id] = t->data;
+        return LLADA_OK;
     }
-    return true;
+    if (to && !w->vec[id]) {
+        if ((st = decode_vector(w, id, to + *used, err)) != LLADA_OK) return st;
+        w->vec[id] = to + *used;
+    }
+    if (size_add(*used, (size_t)t->cols, used)) return LLADA_OK;
+    return llada_fail(err, LLADA_NO_MEMORY, "norms and biases are too many values");
+}
+
+static llada_status take_vectors(device_weights *w, float *to, size_t *used, llada_err *err)
+{
+    llada_status st = LLADA_OK;
+
+    *used = 0;
+    for (int i = 0; st == LLADA_OK && i < w->g->n_ops; i++) {
+        const op *o = &w->g->ops[i];
+        if (o->kind == OP_RMSNORM) st = take_vector(w, o->weight, to, used, err);
+        if (o->kind == OP_MATMUL) st = take_vector(w, o->bias, to, used, err);
+    }
+    return st;
 }
 
 static void weights_close(device_weights **w)
 {
     if (!w || !*w) return;
+    keeper_close(&(*w)->held);
     mem_free((*w)->vec);
     mem_free((*w)->store);
     mem_free(*w);
@@ -94,7 +113,8 @@ static llada_status graph_ok(device_weights *w, llada_err *err)
     return LLADA_OK;
 }
 
-static llada_status weights_open(device_weights **out, const graph *g, llada_err *err)
+/* mem NULL: weights are used where they lie. */
+static llada_status open_weights(device_weights **out, const graph *g, const device_memory *mem, llada_err *err)
 {
     llada_status st;
     size_t n = 0;
@@ -103,18 +123,38 @@ static llada_status weights_open(device_weights **out, const graph *g, llada_err
     if (!w) return llada_fail(err, LLADA_NO_MEMORY, "no memory for the record of the weights");
     w->g = g;
     if ((st = graph_ok(w, err)) != LLADA_OK) goto fail;
-    st = LLADA_NO_MEMORY;
-    if (!(w->vec = mem_array((size_t)g->n_t, sizeof *w->vec)) || !take_vectors(w, NULL, &n) ||
-        !(w->store = mem_array(n, sizeof(float)))) {
-        llada_fail(err, st, "no memory for %zu values of norms and biases", n);
+    if (mem && (st = keeper_open(&w->held, g, mem, err)) != LLADA_OK) goto fail;
+    if (!(w->vec = mem_array((size_t)g->n_t, sizeof *w->vec))) {
+        st = llada_fail(err, LLADA_NO_MEMORY, "no memory for a list of %d tensors", g->n_t);
         goto fail;
     }
-    take_vectors(w, w->store, &n);
+    if ((st = take_vectors(w, NULL, &n, err)) != LLADA_OK) goto fail;
+    if (!(w->store = mem_array(n, sizeof(float)))) {
+        st = llada_fail(err, LLADA_NO_MEMORY, "no memory for %zu values of norms and biases", n);
+        goto fail;
+    }
+    if ((st = take_vectors(w, w->store, &n, err)) != LLADA_OK) goto fail;
     *out = w;
     return LLADA_OK;
 fail:
     weights_close(&w);
     return st;
+}
+
+static llada_status weights_open(device_weights **out, const graph *g, llada_err *err)
+{
+    return open_weights(out, g, NULL, err);
+}
+
+static llada_status weights_within(device_weights **out, const graph *g, const device_memory *mem, llada_err *err)
+{
+    return open_weights(out, g, mem, err);
+}
+
+static void memory_use(const device_weights *w, device_memory_use *out)
+{
+    *out = (device_memory_use){ 0 };
+    if (w->held) keeper_get_use(w->held, out);
 }
 
 /* ------------------------------------------------------------ contexts */
@@ -124,6 +164,7 @@ static void cpu_close(device_ctx **pc)
     device_ctx *c = pc ? *pc : NULL;
 
     if (!c) return;
+    if (c->joined) keeper_leave(c->w->held, c->joined);
     pool_close(&c->pool);
     graph_arena_free(&c->plan);
     mem_free(c->arena);
@@ -337,6 +378,8 @@ static llada_status cpu_open(device_ctx **out, device_weights *w, const device_l
                         lim->max_rows, lim->slots);
         goto fail;
     }
+    if (w->held && (st = keeper_join(w->held, c->bytes, err)) != LLADA_OK) goto fail;
+    c->joined = w->held ? c->bytes : 0;
     *out = c;
     return LLADA_OK;
 fail:
@@ -347,4 +390,5 @@ fail:
 static int cpu_threads(const device_ctx *c) { return pool_threads(c->pool); }
 static size_t cpu_bytes(const device_ctx *c) { return c->bytes; }
 
-const device device_cpu = { "cpu", weights_open, weights_close, cpu_open, cpu_close, cpu_run, cpu_threads, cpu_bytes };
+const device device_cpu = { "cpu", weights_open, weights_close, cpu_open, cpu_close, cpu_run, cpu_threads, cpu_bytes,
+                            weights_within, memory_use };

@@ -4,7 +4,7 @@
 
 #include "base/pool.h"
 #include "device/cpu/kern.h"
-#include "device/device.h"
+#include "device/keeper.h"
 
 enum {
     MM_ROWS = 512,  /* rows of x a panel of weights is used for before the next is decoded */
@@ -18,6 +18,7 @@ struct device_weights {
     const float **vec; /* owned; per tensor: norms and biases as floats (borrowed from the file, or within store) */
     float *store;      /* owned: those that had to be decoded */
     int vocab;         /* rows of the embedding */
+    keeper *held;       /* owned: matrices within a budget; NULL: they are used where they lie */
 };
 
 /* One thread's own memory. */
@@ -53,7 +54,7 @@ struct device_ctx {
     bool *last;               /* owned: per operator: its output ends a layer */
     float *gathered, *served; /* owned: rows of one expert: its input, its result; NULL: the graph has no experts */
     int32_t *served_rows;     /* owned: which rows they are, and as the how-manieth of each: [2][max_rows] */
-    size_t bytes;
+    size_t bytes, joined; /* joined: of these, what w->held has counted */
 };
 
 /* Runs fn over the pool's threads, or on the caller alone when the work (multiply-adds, about) is too little to
@@ -63,8 +64,8 @@ void cpu_share(const device_ctx *c, double work, pool_fn fn, void *user);
 /* out[m][n] = x[m][k] w^T (+ bias) (+ residual), rows packed; out may be the residual. */
 void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const tensor *w, const float *bias,
                 const float *residual);
-/* The same of some rows of a matrix, w: out, bias and residual begin where its first row's results belong, in rows of ld
- * values. */
+/* The same of some rows of a matrix, w: out, bias and residual begin where its first row's results belong, in rows of
+ * ld values. */
 void cpu_matmul_rows(const device_ctx *c, float *out, size_t ld, const float *x, int m, const tensor *w,
                      const float *bias, const float *residual);
 
@@ -73,10 +74,11 @@ void cpu_store_kv(const device_ctx *c, const pass *p, int layer, const float *k,
 /* out[n][heads * width] from queries of the same shape. */
 void cpu_attention(const device_ctx *c, const pass *p, const op *o, float *out, const float *q);
 
-/* Experts (experts.c): the choice of each of n rows, and the products with the chosen ones. */
+/* Experts (experts.c): the choice of each of n rows, and the products with those of the chosen ones that w holds, the
+ * matrices from expert `first` on. */
 void cpu_route(const device_ctx *c, int n, const op *o, float *out, const float *in);
-void cpu_experts(const device_ctx *c, int n, const op *o, float *out, const float *in, const float *route,
-                 const float *residual);
+void cpu_experts(const device_ctx *c, int n, const op *o, const tensor *w, int first, float *out, const float *in,
+                 const float *route, const float *residual);
 /* Values of a row that the buffers for one expert must hold; 0: the graph has none. */
 void cpu_experts_size(const graph *g, size_t *in, size_t *out);
 

@@ -62,24 +62,24 @@ static int rows_of_expert(const device_ctx *c, int n, const op *o, const float *
     return count;
 }
 
-void cpu_experts(const device_ctx *c, int n, const op *o, float *out, const float *in, const float *route,
-                 const float *residual)
+void cpu_experts(const device_ctx *c, int n, const op *o, const tensor *w, int first, float *out, const float *in,
+                 const float *route, const float *residual)
 {
-    const tensor *w = &c->g->t[o->weight];
-    const size_t rows = (size_t)w->n_rows / (size_t)o->experts, k = (size_t)w->cols, used = (size_t)o->used;
+    const size_t rows = (size_t)c->g->t[o->weight].n_rows / (size_t)o->experts, k = (size_t)w->cols,
+                 used = (size_t)o->used;
     const int32_t *row = c->served_rows, *nth = row + c->lim.max_rows;
 
     t32_shape packed = { .bytes = 0 };
     size_t matrix_bytes = rows * w->row_bytes;
     if (w->layout == LAYOUT_T32 && t32_shape_of(&packed, w->type, rows, k)) matrix_bytes = packed.bytes;
 
-    if (residual && residual != out) memcpy(out, residual, (size_t)n * rows * sizeof *out);
-    for (int e = 0; e < o->experts; e++) {
+    if (first == 0 && residual && residual != out) memcpy(out, residual, (size_t)n * rows * sizeof *out);
+    for (int e = first; e < first + (int)((size_t)w->n_rows / rows); e++) {
         int count = rows_of_expert(c, n, o, route, e);
         if (count == 0) continue;
         tensor one = *w; /* the expert's own matrix */
         one.n_rows = (int64_t)rows;
-        one.data = (const uint8_t *)w->data + (size_t)e * matrix_bytes;
+        one.data = (const uint8_t *)w->data + (size_t)(e - first) * matrix_bytes;
         for (int i = 0; i < count; i++) {
             size_t from = residual ? (size_t)row[i] * used + (size_t)nth[i] : (size_t)row[i];
             memcpy(c->gathered + (size_t)i * k, in + from * k, k * sizeof *in);

@@ -158,17 +158,72 @@ static void gather(const step *s)
         memcpy(act(s, s->o->out) + (size_t)i * d, act(s, s->o->in) + (size_t)s->p->want[i] * d, d * sizeof(float));
 }
 
-static void matmul(const step *s)
+/* An operator's weight in parts, or whole where it lies: fn(s, rows of it, the number of the first, user). */
+typedef void part_fn(const step *s, const tensor *w, int64_t first, void *user);
+
+static llada_status each_part(const step *s, part_fn *fn, void *user, llada_err *err)
+{
+    keeper *held = s->c->w->held;
+    int first, n;
+
+    if (!held) {
+        fn(s, &s->c->g->t[s->o->weight], 0, user);
+        return LLADA_OK;
+    }
+    n = keeper_parts(held, s->o->weight, &first);
+    for (int i = first; i < first + n; i++) {
+        tensor rows;
+        int64_t row;
+        llada_status st = keeper_take(held, i, &rows, &row, err);
+        if (st) return st;
+        fn(s, &rows, row, user);
+        keeper_give(held, i);
+    }
+    return LLADA_OK;
+}
+
+static llada_status embed(step *s, llada_err *err)
+{
+    const tensor *w = &s->c->g->t[s->o->weight];
+    const size_t d = (size_t)w->cols;
+
+    if (!s->c->w->held) {
+        cpu_share(s->c, 4.0 * s->p->n * (double)d, embed_part, s);
+        return LLADA_OK;
+    }
+    for (int r = 0; r < s->p->n; r++) {
+        const void *row;
+        llada_status st = keeper_row(s->c->w->held, s->o->weight, s->p->token[r], &row, err);
+        if (st) return st;
+        s->c->k.unpack[w->type].fn(act(s, s->o->out) + (size_t)r * d, row, d);
+    }
+    return LLADA_OK;
+}
+
+static void matmul(const step *s, const tensor *w, int64_t first, void *user)
 {
     const op *o = s->o;
-    cpu_matmul(s->c, act(s, o->out), act(s, o->in), rows_of(s, o->in), &s->c->g->t[o->weight],
-               o->bias >= 0 ? s->c->w->vec[o->bias] : NULL, o->residual >= 0 ? act(s, o->residual) : NULL);
+    const float *bias = o->bias >= 0 ? s->c->w->vec[o->bias] + first : NULL;
+    const float *residual = o->residual >= 0 ? act(s, o->residual) + first : NULL;
+
+    (void)user;
+    cpu_matmul_rows(s->c, act(s, o->out) + first, cols_of(s, o->out), act(s, o->in), rows_of(s, o->in), w, bias,
+                    residual);
+}
+
+static void experts(const step *s, const tensor *w, int64_t first, void *user)
+{
+    const op *o = s->o;
+
+    (void)user;
+    cpu_experts(s->c, s->p->n, o, w, (int)(first / (s->c->g->t[o->weight].n_rows / o->experts)), act(s, o->out),
+                act(s, o->in), act(s, o->in2), o->residual >= 0 ? act(s, o->residual) : NULL);
 }
 
 /* Rows first..first+n-1 of the scored ones; their logits are ready. */
 typedef struct {
     const pass *p;
-    const float *logits;
+    float *to; /* [n][vocab] logits */
     int first, n, vocab;
 } score_job;
 
@@ -179,47 +234,55 @@ static void score_part(void *user, int t, int n)
 
     pool_share(j->n, 1, t, n, &lo, &hi);
     for (int i = lo; i < hi; i++)
-        score_row(&j->p->out[j->first + i], j->logits + (size_t)i * (size_t)j->vocab, j->vocab, j->p->how,
+        score_row(&j->p->out[j->first + i], j->to + (size_t)i * (size_t)j->vocab, j->vocab, j->p->how,
                   &j->p->ask[j->first + i]);
 }
 
-static void score_rows(const step *s)
+static void score_matmul(const step *s, const tensor *w, int64_t first, void *user)
 {
-    const pass *p = s->p;
-    const size_t d = cols_of(s, s->o->in), vocab = (size_t)s->c->g->n_vocab_rows;
+    const score_job *j = user;
 
-    if (!p->out && !p->logits) return;
-    for (int i = 0; i < p->n_want; i += SCORE_ROWS) {
-        score_job j = { .p = p, .first = i, .vocab = (int)vocab };
-        float *logits = p->logits ? p->logits + (size_t)i * vocab : s->c->logits;
-        j.logits = logits;
-        j.n = p->n_want - i < SCORE_ROWS ? p->n_want - i : SCORE_ROWS;
-        cpu_matmul(s->c, logits, act(s, s->o->in) + (size_t)i * d, j.n, &s->c->g->t[s->o->weight], NULL, NULL);
-        if (p->out) cpu_share(s->c, 20.0 * j.n * (double)vocab, score_part, &j);
-    }
+    cpu_matmul_rows(s->c, j->to + first, (size_t)j->vocab, act(s, s->o->in) + (size_t)j->first * cols_of(s, s->o->in),
+                    j->n, w, NULL, NULL);
 }
 
-static void run_op(step *s)
+static bool scores(const pass *p) { return p->n_want > 0 && (p->out || p->logits); }
+
+static llada_status score_rows(const step *s, llada_err *err)
+{
+    const pass *p = s->p;
+    const size_t vocab = (size_t)s->c->g->n_vocab_rows;
+
+    for (int i = 0; scores(p) && i < p->n_want; i += SCORE_ROWS) {
+        score_job j = { .p = p, .first = i, .vocab = (int)vocab };
+        j.to = p->logits ? p->logits + (size_t)i * vocab : s->c->logits;
+        j.n = p->n_want - i < SCORE_ROWS ? p->n_want - i : SCORE_ROWS;
+        llada_status st = each_part(s, score_matmul, &j, err);
+        if (st) return st;
+        if (p->out) cpu_share(s->c, 20.0 * j.n * (double)vocab, score_part, &j);
+    }
+    return LLADA_OK;
+}
+
+static llada_status run_op(step *s, llada_err *err)
 {
     const op *o = s->o;
     const double values = (double)s->p->n * (o->out >= 0 ? (double)cols_of(s, o->out) : 0);
 
     switch (o->kind) {
-    case OP_EMBED: cpu_share(s->c, 4 * values, embed_part, s); break;
+    case OP_EMBED: return embed(s, err);
     case OP_RMSNORM: cpu_share(s->c, 8 * values, norm_part, s); break;
-    case OP_MATMUL: matmul(s); break;
+    case OP_MATMUL: return each_part(s, matmul, NULL, err);
     case OP_ROPE: cpu_share(s->c, 8 * values, rope_part, s); break;
     case OP_KV: cpu_store_kv(s->c, s->p, o->layer, act(s, o->in), act(s, o->in2)); break;
     case OP_ATTENTION: cpu_attention(s->c, s->p, o, act(s, o->out), act(s, o->in)); break;
     case OP_SWIGLU: cpu_share(s->c, 32 * values, swiglu_part, s); break;
     case OP_GATHER: gather(s); break;
-    case OP_SCORE: score_rows(s); break;
+    case OP_SCORE: return score_rows(s, err);
     case OP_ROUTE: cpu_route(s->c, s->p->n, o, act(s, o->out), act(s, o->in)); break;
-    case OP_EXPERTS:
-        cpu_experts(s->c, s->p->n, o, act(s, o->out), act(s, o->in), act(s, o->in2),
-                    o->residual >= 0 ? act(s, o->residual) : NULL);
-        break;
+    case OP_EXPERTS: return each_part(s, experts, NULL, err);
     }
+    return LLADA_OK;
 }
 
 /* NaN and infinity are looked for where a layer ends and before the scores are made: they never reach a score. */
@@ -235,15 +298,27 @@ static llada_status finite_ok(const step *s, bool ends_layer, llada_err *err)
     return llada_fail(err, LLADA_NUMERIC, "layer %d gives NaN or infinity", o->layer);
 }
 
-llada_status cpu_run(device_ctx *c, const pass *p, llada_err *err)
+static llada_status run_ops(device_ctx *c, const pass *p, llada_err *err)
 {
-    llada_status st = pass_ok(c, p, err);
+    llada_status st = LLADA_OK;
 
     for (int i = 0; st == LLADA_OK && i < c->g->n_ops; i++) {
         step s = { c, p, &c->g->ops[i] };
         if (s.o->kind == OP_SCORE && (st = finite_ok(&s, false, err)) != LLADA_OK) return st;
-        run_op(&s);
+        if ((st = run_op(&s, err)) != LLADA_OK) return st;
         if (s.o->kind != OP_SCORE) st = finite_ok(&s, c->last[i], err);
     }
+    return st;
+}
+
+llada_status cpu_run(device_ctx *c, const pass *p, llada_err *err)
+{
+    llada_status st = pass_ok(c, p, err);
+    int rounds = scores(p) ? (p->n_want + SCORE_ROWS - 1) / SCORE_ROWS : 0;
+
+    if (st || !c->w->held) return st ? st : run_ops(c, p, err);
+    if ((st = keeper_begin(c->w->held, rounds, err)) != LLADA_OK) return st;
+    st = run_ops(c, p, err);
+    keeper_end(c->w->held);
     return st;
 }
