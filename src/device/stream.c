@@ -168,6 +168,8 @@ void stream_begin(stream *s, int rounds)
     s->begun++;
     s->rounds = rounds;
     s->want = settle(s, s->want, rounds);
+    /* nothing is ahead: the thread may still stand before rounds that no pass went through */
+    if (s->filled == s->taken && !s->reading) s->next = s->want;
     monitor_wake(s->m);
     monitor_leave(s->m);
 }

@@ -375,7 +375,7 @@ static void test_truncated(void **state)
 {
     llada_err err;
     llada_session *s;
-    answer want = {.n = 0}, got;
+    answer want = {.n = 0}, got = {.n = 0};
     const char *path = copy_of("net-llada.gguf", "cut.gguf");
     llada_model *m = open_model(path, smallest(path, "parallel", NULL, 1));
     if (try_session(&s, m, "parallel", NULL, 1, &err) || try_answer(s, &want, &err)) fail_msg("%s", err.text);
@@ -394,7 +394,7 @@ static void test_replaced(void **state)
 {
     llada_err err;
     llada_session *s;
-    answer want = {.n = 0}, got;
+    answer want = {.n = 0}, got = {.n = 0};
     const char *path = copy_of("net-llada.gguf", "model.gguf"), *other = copy_of("net-dream.gguf", "other.gguf");
     llada_model *m = open_model(path, smallest(path, "parallel", NULL, 1));
     if (try_session(&s, m, "parallel", NULL, 1, &err) || try_answer(s, &want, &err)) fail_msg("%s", err.text);
