@@ -236,7 +236,8 @@ int cmd_chat(const options *o)
     if (!rc) rc = app_model_open(&c.am, o, true);
     if (!rc) rc = app_recipe_fit(o, &c.am, &c.r);
     if (!rc && !c.am.info.chat_layout) {
-        app_error("the chat layout of this model is not known; --chat-layout NAME chooses one");
+        app_error("the chat layout of this model is not known; --chat-layout NAME chooses one, and 'llada run --raw' "
+                  "takes plain text");
         rc = EXIT_WRONG_USE;
     }
     if (!rc) {

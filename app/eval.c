@@ -272,6 +272,8 @@ int cmd_eval(const options *o)
         return EXIT_WRONG_USE;
     }
     int rc = make_recipes(&e);
+    if (!rc && o->markdown) rc = file_check(o->markdown); /* before the work, not after it */
+    if (!rc && o->svg) rc = file_check(o->svg);
     if (!rc) rc = app_model_open(&e.am, o, false);
     if (!rc && !o->recipes.n) rc = app_recipe_fit(o, &e.am, &e.recipes[0].r);
     if (!rc) rc = load_sets(&e);

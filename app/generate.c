@@ -47,10 +47,16 @@ uint64_t generate_seed(const options *o)
 void generate_report(const llada_result *res)
 {
     double rate = res->seconds > 0 ? res->n_tokens / res->seconds : 0;
-    text more = {0};
-    text_str(&more, "");
-    if (res->jobs) text_fmt(&more, ", %d revision jobs (%d edits, %d re-masks)", res->jobs, res->edits, res->remasks);
-    app_note("%d tokens, %d passes%s, %.1f tokens a pass, %.2f s, %.1f tokens/s", res->n_tokens, res->passes, more.p,
-             res->tokens_per_pass, res->seconds, rate);
-    text_free(&more);
+    text t = {0};
+    text_count(&t, res->n_tokens, "token", "tokens");
+    text_str(&t, ", ");
+    text_count(&t, res->passes, "pass", "passes");
+    if (res->jobs) {
+        text_str(&t, ", ");
+        text_count(&t, res->jobs, "revision job (", "revision jobs (");
+        text_count(&t, res->edits, "edit, ", "edits, ");
+        text_count(&t, res->remasks, "re-mask)", "re-masks)");
+    }
+    app_note("%s, %.1f tokens a pass, %.2f s, %.1f tokens/s", t.p, res->tokens_per_pass, res->seconds, rate);
+    text_free(&t);
 }

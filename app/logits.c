@@ -52,7 +52,12 @@ int cmd_logits(const options *o)
         app_error("%s", why);
         return EXIT_WRONG_USE;
     }
-    int rc = app_model_open(&am, o, false);
+    int rc = file_check(o->out); /* before the work, not after it */
+    if (rc) {
+        free(ids);
+        return rc;
+    }
+    rc = app_model_open(&am, o, false);
     if (!rc) rc = check_ids(&am, ids, n);
     if (!rc) rc = write_rows(&am, o, ids, n);
     app_model_close(&am);

@@ -65,6 +65,11 @@ static int dispatch(int argc, char **argv)
     }
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         const opt_command *about = argc > 2 ? opt_find_command(argv[2]) : NULL;
+        if (argc > 2 && !strcmp(argv[2], "recipes")) {
+            opt_help_recipes();
+            return EXIT_FINE;
+        }
+        if (argc > 2 && !about) return unknown_command(argv[2]);
         if (argc > 1) {
             opt_help(about);
             return EXIT_FINE;

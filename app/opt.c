@@ -378,6 +378,15 @@ static int unknown_flag(parser *p, const char *arg, size_t n)
     return wrong(p->err, p->cap, "unknown flag %s; see llada %s --help", name, p->cmd->name);
 }
 
+static bool flag_exists(const parser *p, const char *arg)
+{
+    size_t n = strncmp(arg, "--", 2) ? strlen(arg) : strcspn(arg, "=");
+    if (find_flag(p->cmd->bit, arg, n)) return true;
+    bool no = n > 5 && !strncmp(arg, "--no-", 5);
+    return (p->cmd->bit & CMD_GENERATE) && !strncmp(arg, "--", 2) &&
+           (find_key(arg + 2, n - 2) || (no && find_key(arg + 5, n - 5)));
+}
+
 /* Reads the flag at argv[i]; *used: how many arguments it took. */
 static int read_flag(parser *p, int argc, char *const *argv, int i, int *used)
 {
@@ -477,9 +486,14 @@ int opt_parse(options *o, const opt_command *cmd, int argc, char *const *argv, c
 {
     parser p = {o, cmd, err, cap};
     *o = (options){.cpu_mask = UINT64_MAX, .max_tokens = -1, .prompt_tokens = -1, .seeds = 1};
-    /* help is given even where the rest of the line is wrong */
+    /* help is given even where values are wrong or missing, but not for flags that there are none of */
     for (int i = 0; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) o->help = true;
+    for (int i = 0; o->help && i < argc; i++) {
+        int used;
+        if (argv[i][0] != '-' || !argv[i][1] || !strcmp(argv[i], "--")) continue;
+        if (!flag_exists(&p, argv[i])) return read_flag(&p, argc, argv, i, &used);
+    }
     if (o->help) return OPT_OK;
     if (read_environment(&p, env)) return OPT_WRONG;
     int n_args = 0;

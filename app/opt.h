@@ -99,6 +99,7 @@ const char *opt_recipe_note(const options *o, const llada_recipe *r);
 
 /* The help of a sub-command (NULL: of the program) on standard output. */
 void opt_help(const opt_command *cmd);
+void opt_help_recipes(void); /* recipes and their keys */
 void opt_version(void);
 
 /* Reads a whole number in lo..hi; false leaves a sentence in err that names flag and text. */

@@ -52,11 +52,32 @@ static void flag_entry(text *t, const opt_def *d)
     text_free(&about);
 }
 
+/* Those that are asked for most. */
+static void common_keys(text *t)
+{
+    static const struct {
+        const char *flag, *about;
+    } common[] = {{"--block N", "positions that are written together, one block after the other"},
+                  {"--steps N", "denoising steps, for recipes that count them (vanilla, prefix, dual, dream)"},
+                  {"--tau P", "confidence a token needs to be written: lower is faster"},
+                  {"--temp T", "0 takes the most likely token"},
+                  {"--top-k N, --top-p P", "sample among the likeliest only"}};
+    size_t n;
+    const char *const *names = llada_recipe_names(&n);
+    llada_recipe r;
+    llada_recipe_defaults(&r);
+    text_str(t, "\nRecipes (--recipe NAME[:key=value,...]): ");
+    for (size_t i = 0; i < n; i++) text_fmt(t, "%s%s", i ? ", " : "", names[i]);
+    text_fmt(t, " (default: %s)\n\n"
+                "Every key of a recipe is a flag; these are asked for most (llada help recipes has all):\n", r.name);
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++) entry(t, common[i].flag, common[i].about);
+}
+
 static void recipe_keys(text *t)
 {
     size_t n;
     const char *const *names = llada_recipe_names(&n);
-    text_str(t, "\nRecipes: ");
+    text_str(t, "Recipes: ");
     for (size_t i = 0; i < n; i++) text_fmt(t, "%s%s", i ? ", " : "", names[i]);
     llada_recipe r;
     llada_recipe_defaults(&r);
@@ -86,7 +107,7 @@ static void command_help(text *t, const opt_command *cmd)
     text_fmt(t, "llada %s %s\n%s\n\n", cmd->name, cmd->args, cmd->about);
     for (size_t i = 0; i < n; i++)
         if ((table[i].cmds & cmd->bit) && table[i].help) flag_entry(t, &table[i]);
-    if (cmd->bit & CMD_GENERATE) recipe_keys(t);
+    if (cmd->bit & CMD_GENERATE) common_keys(t);
     text_str(t, "\nA variable LLADA_NAME stands for the flag --name (LLADA_MODEL, LLADA_THREADS, LLADA_TAU, ...);\n"
                 "the flag wins.\n");
 }
@@ -101,7 +122,16 @@ static void program_help(text *t)
     text_str(t, "\n  llada run -p \"Evaluate 3*6+13.\"          answers with the small model built in\n"
                 "  llada run -m LLaDA-8B.gguf -p \"...\"       answers with yours\n"
                 "  llada COMMAND --help                     tells its flags\n"
+                "  llada help recipes                       how answers are made, and every setting of it\n"
                 "\nExit codes: 0 fine, 1 failed, 2 wrong use or a file that cannot be run, 130 stopped by Ctrl-C.\n");
+}
+
+void opt_help_recipes(void)
+{
+    text t = {0};
+    recipe_keys(&t);
+    out_write(t.p, t.n);
+    text_free(&t);
 }
 
 void opt_help(const opt_command *cmd)

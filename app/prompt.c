@@ -58,7 +58,11 @@ int prompt_ids(const app_model *am, const llada_message *msgs, size_t n_msgs, in
 {
     llada_err err = {0};
     *ids = NULL;
-    if (llada_chat(am->m, msgs, n_msgs, NULL, 0, n, &err)) return app_fail(&err);
+    if (llada_chat(am->m, msgs, n_msgs, NULL, 0, n, &err)) {
+        if (am->info.chat_layout) return app_fail(&err);
+        app_error("%s; choose one by --chat-layout NAME, or --raw takes the prompt as plain text", err.text);
+        return EXIT_WRONG_USE;
+    }
     *ids = app_new(*n, sizeof **ids);
     return llada_chat(am->m, msgs, n_msgs, *ids, *n, n, &err) ? app_fail(&err) : EXIT_FINE;
 }

@@ -111,6 +111,7 @@ int cmd_run(const options *o)
     size_t n = 0;
     bool none = false;
     int rc = app_recipe(o, NULL, &r);
+    if (!rc && o->trace) rc = file_check(o->trace); /* before the work, not after it */
     if (!rc) rc = prompt_read(o, false, &none, &prompt);
     if (!rc && !none && !prompt_check(o, &prompt)) rc = EXIT_WRONG_USE;
     if (!rc) rc = app_model_open(&am, o, true);

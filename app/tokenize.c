@@ -33,7 +33,7 @@ static int to_text(const app_model *am, const options *o)
         print_object(j);
     } else if (!rc) {
         out_text(t.p, t.n);
-        if (out_is_terminal()) out_write("\n", 1);
+        out_write("\n", 1);
     }
     text_free(&t);
     free(ids);

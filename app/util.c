@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,6 +42,32 @@ char *app_copy(const char *s, size_t n)
     return p;
 }
 
+/* Columns of the terminal that sentences go to; 0: they go elsewhere, or it does not tell. */
+static size_t columns(void)
+{
+    struct winsize w;
+    return isatty(STDERR_FILENO) && ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
+}
+
+/* Breaks lines longer than `width` at blanks, rather than words where the terminal would.  Lines that begin with blanks
+ * are for copying, and stay whole. */
+static void wrap(text *t, size_t width)
+{
+    size_t line = 0, blank = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        if (t->p[i] == '\n') {
+            line = i + 1;
+            blank = 0;
+        } else if (t->p[i] == ' ' && i > line) {
+            blank = i;
+        }
+        if (i - line < width || !blank || t->p[line] == ' ') continue;
+        t->p[blank] = '\n';
+        line = blank + 1;
+        blank = 0;
+    }
+}
+
 /* Sentences may quote file names and the model's metadata: nothing of them may steer the terminal. */
 static void say(const char *before, const char *fmt, va_list ap)
 {
@@ -53,6 +80,8 @@ static void say(const char *before, const char *fmt, va_list ap)
         vsnprintf(raw.p, (size_t)n + 1, fmt, again);
         text_str(&safe, before);
         text_terminal(&safe, raw.p, (size_t)n);
+        size_t width = columns();
+        if (width >= 20) wrap(&safe, width);
         text_str(&safe, "\n");
         fwrite(safe.p, 1, safe.n, stderr);
     }
@@ -131,6 +160,11 @@ void text_fmt(text *t, const char *fmt, ...)
         t->n += (size_t)n;
     }
     va_end(again);
+}
+
+void text_count(text *t, long long n, const char *one, const char *many)
+{
+    text_fmt(t, "%lld %s", n, n == 1 ? one : many);
 }
 
 void text_cut(text *t, size_t n)
@@ -237,6 +271,17 @@ int file_read(text *out, const char *path, size_t most)
         }
     }
     if (!in) close(fd);
+    return rc;
+}
+
+int file_check(const char *path)
+{
+    struct stat st;
+    file_out o;
+    /* opening a pipe would wait for a reader, and closing it would end what it reads */
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return EXIT_FINE;
+    int rc = file_begin(&o, path);
+    if (!rc) file_abandon(&o);
     return rc;
 }
 

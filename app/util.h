@@ -33,6 +33,8 @@ void text_str(text *t, const char *s);
 void text_fmt(text *t, const char *fmt, ...);
 void text_cut(text *t, size_t n); /* drops all behind the first n bytes */
 void text_free(text *t);
+/* "1 pass", "2 passes". */
+void text_count(text *t, long long n, const char *one, const char *many);
 
 /* One character of bytes: its length in bytes (at least 1) and its code point, -1 where the bytes are not UTF-8. */
 size_t text_character(const char *p, size_t n, int32_t *cp);
@@ -55,6 +57,8 @@ typedef struct {
 } file_out;
 
 /* Writes beside the file and renames when all is on disk: the old file or the new one, never a part. */
+/* Whether a file could be written there; else the sentence is printed.  For before long work. */
+int file_check(const char *path);
 int file_begin(file_out *o, const char *path);
 int file_commit(file_out *o);   /* closes; an exit code, with a sentence when it fails */
 void file_abandon(file_out *o); /* drops the half-written file */

@@ -226,7 +226,7 @@ typedef struct {
     int32_t rows;
     double ms;
 } llada_latency;
-enum { LLADA_MAX_LATENCY = 32 };
+enum { LLADA_MAX_LATENCY = 32, LLADA_MAX_THREADS = 256, LLADA_MAX_CTX = 1 << 20 };
 
 typedef struct {
     size_t size;

@@ -207,8 +207,8 @@ llada_status llada_session_open(llada_session **out, const llada_model *lm, cons
     }
     llada_status st = recipe_check(r, err);
     if (st) return st;
-    if (o.threads < 0 || o.threads > 256)
-        return llada_fail(err, LLADA_BAD_ARG, "%d threads; it can be 0..256", o.threads);
+    if (o.threads < 0 || o.threads > LLADA_MAX_THREADS)
+        return llada_fail(err, LLADA_BAD_ARG, "%d threads; it can be 0..%d", o.threads, LLADA_MAX_THREADS);
     int gen = r->gen > 0 ? r->gen : DECODE_DEFAULT_GEN;
     decoder_limits lim = {.ctx = o.ctx ? o.ctx : 512 + gen, .threads = o.threads, .kv_f16 = o.kv_f16,
                           .cpu_mask = o.cpu_mask, .latency = o.latency, .n_latency = o.n_latency};

@@ -38,10 +38,12 @@ uint64_t os_free_memory(void); /* bytes that can be taken without swapping; a cg
 uint64_t os_free_memory_in(const char *root); /* the same with the folders proc and sys below root: for tests */
 const char *os_why(int code); /* an errno value in words, for the end of a sentence */
 
-/* Writing a file that is either wholly there or not at all: a temporary file beside it, fsync, rename. */
+/* Writing a file that is either wholly there or not at all: a file without a name, or a temporary one beside it; fsync,
+ * rename.  What writers that were killed left beside the same file is removed. */
 typedef struct {
     FILE *f;
     char *path, *tmp; /* owned */
+    bool named;       /* tmp is there */
 } os_new_file;
 
 llada_status os_create(os_new_file *n, const char *path, llada_err *err);

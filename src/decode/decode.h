@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "model/model.h"
 
-enum { DECODE_DEFAULT_GEN = 128, DECODE_MAX_CTX = 1 << 20, DECODE_MOST_THREADS = 16 };
+enum { DECODE_DEFAULT_GEN = 128, DECODE_MOST_THREADS = 16 };
 
 typedef struct decoder decoder;
 

@@ -147,8 +147,8 @@ llada_status decoder_open(decoder **out, const model *m, const device *dev, devi
     llada_status st;
     if ((st = recipe_check(r, err))) return st;
     if ((st = check_combination(m, r, err))) return st;
-    if (lim->ctx < 1 || lim->ctx > DECODE_MAX_CTX)
-        return llada_fail(err, LLADA_BAD_ARG, "a context of %d positions; it can be 1..%d", lim->ctx, DECODE_MAX_CTX);
+    if (lim->ctx < 1 || lim->ctx > LLADA_MAX_CTX)
+        return llada_fail(err, LLADA_BAD_ARG, "a context of %d positions; it can be 1..%d", lim->ctx, LLADA_MAX_CTX);
     if ((st = check_latency(lim, err))) return st;
     decoder *d = mem_new(sizeof *d);
     if (!d) return llada_fail(err, LLADA_NO_MEMORY, "no memory for the decoder");

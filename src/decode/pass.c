@@ -74,11 +74,11 @@ score_ask *rows_look(const decoder *d, row_list *l, int32_t pos, int32_t before,
     return row < 0 ? NULL : rows_want(l, row, pos);
 }
 
-static pass as_pass(const decoder *d, const row_list *l)
+static pass as_pass(decoder *d, const row_list *l)
 {
     return (pass){.n = l->n, .pos = l->pos, .token = l->token, .slot = l->slot, .group = l->group,
                   .instead = d->shift ? l->instead : NULL, .n_want = l->n_want, .want = l->want, .how = &d->how,
-                  .ask = l->ask, .out = l->out};
+                  .ask = l->ask, .out = l->out, .stop = &d->cancelled};
 }
 
 /* A job's token rows, then its shadow rows, of which the scores are wanted. */
@@ -109,6 +109,7 @@ static llada_status run_on(const decoder *d, device_ctx *ctx, const pass *p, con
 {
     llada_err inner = {0};
     llada_status st = d->dev->run(ctx, p, &inner);
+    if (st == LLADA_CANCELLED) return llada_fail(err, st, "cancelled after %d passes", d->res.passes);
     if (st == LLADA_NUMERIC) return llada_fail(err, st, "pass %d: %s", d->step + 1, inner.text);
     if (st) return llada_fail(err, st, "%s", inner.text);
     if (d->schedule && p->out) schedule_scores(d, l, p->out);

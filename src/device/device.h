@@ -11,6 +11,8 @@
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
+#include <stdatomic.h>
+
 #include "format/gguf.h"
 #include "graph/graph.h"
 #include "graph/score.h"
@@ -35,6 +37,9 @@ typedef struct {
     const score_ask *ask;       /* [n_want] */
     score *out;                 /* [n_want]; NULL: none */
     float *logits;              /* [n_want][n_vocab_rows]; NULL: not kept */
+    /* Looked at between operators: true ends the pass with LLADA_CANCELLED; what its slots hold is then undefined.
+     * NULL: never.  A device may pass it over. */
+    atomic_bool *stop;
 } pass;
 
 typedef struct device_weights device_weights; /* per model; shared by sessions */

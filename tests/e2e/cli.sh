@@ -124,7 +124,13 @@ for c in run chat eval info tokenize logits trace; do
     expect 0 -- help "$c"
 done
 expect 0 -- run --steps x --help
-has '--tau-draft' '--recipe' 'vanilla'
+expect 0 -- help recipes
+has '--tau-draft' '--n-stable' 'vanilla'
+expect 0 -- run --help
+has '--tau' '--recipe' 'vanilla'
+[ "$(wc -l <out)" -lt 70 ] || fail "run --help has $(wc -l <out) lines"
+expect 2 'unknown flag --foo' -- info --help --foo
+expect 2 "there is no command 'recipe'" -- help recipe
 
 # ---------------------------------------------------------------- run
 
@@ -201,6 +207,12 @@ expect 0 -- tokenize -p "$question"
 ids=$(cat out)
 expect 0 -- tokenize --ids "$ids"
 is "$question"
+tests=$((tests + 1))
+[ "$(tail -c 1 out | od -An -c | tr -d ' ')" = '\n' ] || fail 'tokenize --ids ends without a newline'
+# what cannot be written is told before the work
+expect 1 'cannot write none/t.jsonl' -- run -p "$question" --trace none/t.jsonl
+[ ! -s out ] || fail "run answered before it told of the trace"
+expect 1 'cannot write none/x' -- logits --tokens 1,2 --out none/x
 expect 0 -- tokenize "$question" --json
 json
 has '"tokens": [' '"pieces": ['

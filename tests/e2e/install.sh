@@ -57,6 +57,9 @@ answers() { # how it was built, program
 # pkg-config escapes the blank of the prefix for a shell: eval reads it.
 eval "$cc $san -o '$work/shared' '$src/examples/answer.c' $(pkg-config --cflags --libs llada)"
 answers "pkg-config, shared" "$work/shared"
+case $(pkg-config --cflags llada) in
+*UTF8PROC* | *PCRE2*) echo "FAIL: pkg-config --cflags tells of what is private: $(pkg-config --cflags llada)" >&2; exit 1 ;;
+esac
 [[ $(readelf -d "$work/shared") == *libllada.so* ]] || fail "the shared library was not linked"
 eval "$cc $san -o '$work/static' '$src/examples/answer.c' \
     $(pkg-config --static --cflags --libs llada | sed 's/-lllada/-l:libllada.a/')"

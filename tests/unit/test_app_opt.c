@@ -45,7 +45,7 @@ static const wrong_case wrongs[] = {
     {"run", {"--seed", "-2"}, {"--seed", "-2"}},
     {"run", {"--diffusion_steps", "8"}, {"--diffusion_steps", "nearest", "--diffusion-steps"}},
     {"run", {"-t", "4x"}, {"-t", "4x"}},
-    {"run", {"-t", "0"}, {"-t", "1..1024"}},
+    {"run", {"-t", "0"}, {"-t", "1..256"}},
     {"run", {"-n", "-5"}, {"-n", "-5"}},
     {"run", {"-n", "+5"}, {"-n", "+5"}},
     {"run", {"--threds", "4"}, {"--threds", "nearest", "--threads"}},

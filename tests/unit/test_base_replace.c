@@ -25,7 +25,8 @@
 
 /* Each an errno value; 0: the call works. */
 static struct {
-    int open, fdopen, fflush, fsync, fclose, rename;
+    int open, fdopen, fflush, fsync, fclose, rename, linkat;
+    bool tmpfile;        /* files without a name can be had; the tests of names go without */
     int open_exists;     /* names that another program takes just before */
     char taken[512];     /* the last of them */
     int fsync_interrupts;
@@ -44,6 +45,10 @@ static int fake_open(const char *path, int flags, ...)
     va_start(ap, flags);
     int mode = flags & O_CREAT ? va_arg(ap, int) : 0;
     va_end(ap);
+    if ((flags & O_TMPFILE) == O_TMPFILE) {
+        if (!fake.tmpfile) return fails(EOPNOTSUPP);
+        return open(path, flags, 0666);
+    }
     if (flags & O_CREAT && fake.open_exists > 0) {
         fake.open_exists--;
         snprintf(fake.taken, sizeof fake.taken, "%s", path);
@@ -51,7 +56,7 @@ static int fake_open(const char *path, int flags, ...)
         fputs("theirs", f);
         fclose(f);
     }
-    return fails(fake.open) ? -1 : open(path, flags, mode);
+    return fails(flags & O_CREAT ? fake.open : 0) ? -1 : open(path, flags, mode);
 }
 
 static FILE *fake_fdopen(int fd, const char *mode)
@@ -88,6 +93,11 @@ static int fake_rename(const char *from, const char *to)
     return fails(fake.rename) ? -1 : rename(from, to);
 }
 
+static int fake_linkat(int a, const char *from, int b, const char *to, int flags)
+{
+    return fails(fake.linkat) ? -1 : linkat(a, from, b, to, flags);
+}
+
 #define os_create tested_os_create
 #define os_commit tested_os_commit
 #define os_discard tested_os_discard
@@ -97,6 +107,7 @@ static int fake_rename(const char *from, const char *to)
 #define fsync fake_fsync
 #define fclose fake_fclose
 #define rename fake_rename
+#define linkat fake_linkat
 #include "../../src/base/os_replace.c"
 #undef open
 #undef fdopen
@@ -104,6 +115,7 @@ static int fake_rename(const char *from, const char *to)
 #undef fsync
 #undef fclose
 #undef rename
+#undef linkat
 
 /* ---------------------------------------------------------------- helpers */
 
@@ -352,16 +364,72 @@ static void test_harmless_faults(void **state)
     assert_true(holds(target, "2"));
 }
 
-/* The two allocations of os_create are needed, that of the folder's sync is not. */
+/* The two names that os_create makes are needed; those for the folder (stale files, sync) are not. */
 static void test_no_memory(void **state)
 {
-    for (uint64_t k = 1; k <= 3; k++) {
+    for (uint64_t k = 1; k <= 6; k++) {
         mem_fail_at(k);
         assert_int_equal(replace(target, "new", NULL), k < 3 ? LLADA_NO_MEMORY : LLADA_OK);
         mem_fail_at(0);
         assert_true(holds(target, k < 3 ? "old" : "new"));
         assert_int_equal(entries(), 1);
     }
+}
+
+/* Where files need no name until they are whole, none is seen; the mode is as always; faults leave nothing. */
+static void test_without_a_name(void **state)
+{
+    static const struct {
+        int *call, code;
+    } t[] = { { &fake.fflush, ENOSPC }, { &fake.fsync, EIO }, { &fake.linkat, ENOSPC }, { &fake.fclose, EDQUOT },
+              { &fake.rename, EROFS } };
+    os_new_file n;
+    int fd = next_fd();
+    fake.tmpfile = true;
+    assert_int_equal(os_create(&n, target, NULL), LLADA_OK);
+    if (n.named) { /* not on this file system */
+        os_discard(&n);
+        return;
+    }
+    fputs("new", n.f);
+    fflush(n.f);
+    assert_int_equal(entries(), 1);
+    assert_true(holds(target, "old"));
+    assert_int_equal(os_commit(&n, NULL), LLADA_OK);
+    assert_true(holds(target, "new"));
+    assert_int_equal(entries(), 1);
+    for (size_t i = 0; i < COUNT(t); i++) {
+        *t[i].call = t[i].code;
+        assert_int_equal(replace(target, "newer", NULL), LLADA_IO);
+        *t[i].call = 0;
+        assert_true(holds(target, "new"));
+        assert_int_equal(entries(), 1);
+    }
+    assert_int_equal(os_create(&n, scratch_path(&box, "fresh"), NULL), LLADA_OK);
+    os_discard(&n);
+    assert_int_equal(entries(), 1);
+    assert_int_equal(next_fd(), fd);
+    test_mode_follows_umask(state);
+}
+
+/* What killed writers left goes away; what others are writing, and what only looks alike, stays. */
+static void test_stale_files(void **state)
+{
+    static const char *const alike[] = { ".target.abcde", ".target.abcdefg", ".target.ABCDEF", ".target2.abcdef",
+                                         "target.abcdef", ".other.abcdef" };
+    os_new_file n;
+    scratch_write(&box, ".target.abc123", "left", 4);
+    scratch_write(&box, ".target.zzzzzz", "left", 4);
+    for (size_t i = 0; i < COUNT(alike); i++) scratch_write(&box, alike[i], "x", 1);
+    assert_int_equal(symlink(target, scratch_path(&box, ".target.linked")), 0);
+    int before = entries();
+    assert_int_equal(os_create(&n, target, NULL), LLADA_OK); /* named, and locked */
+    assert_int_equal(entries(), before - 2 + 1);
+    assert_int_equal(replace(target, "second", NULL), LLADA_OK);
+    assert_int_equal(entries(), before - 2 + 1);
+    assert_int_equal(os_commit(&n, NULL), LLADA_OK);
+    assert_true(holds(target, ""));
+    assert_int_equal(entries(), before - 2);
 }
 
 /* A real limit on the size of files stands for a full disk; `widen`: there is room again before the commit. */
@@ -438,7 +506,7 @@ static bool whole(void)
     return n == WHOLE && data[0] > 0 && memcmp(data, data + 1, WHOLE - 1) == 0;
 }
 
-static void test_killed(void **state)
+static void kill_writers(void)
 {
     int replaced = 0;
     for (int i = 0; i < KILLS || (replaced == 0 && i < 30 * KILLS); i++) {
@@ -458,6 +526,16 @@ static void test_killed(void **state)
         replaced += !old;
     }
     assert_true(replaced > 0);
+    assert_int_equal(replace(target, "last", NULL), LLADA_OK);
+    assert_int_equal(entries(), 1);
+}
+
+static void test_killed(void **state) { kill_writers(); }
+
+static void test_killed_without_a_name(void **state)
+{
+    fake.tmpfile = true;
+    kill_writers();
 }
 
 int main(void)
@@ -474,7 +552,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_harmless_faults, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_without_a_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stale_files, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_killed_without_a_name, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

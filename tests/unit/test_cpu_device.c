@@ -143,6 +143,29 @@ static void matches_reference(void **state)
     }
 }
 
+/* A pass that is told to stop ends with that word; one that runs after it gives what it would have given. */
+static void stops(void **state)
+{
+    net *m = net_make(&shapes[ODD]);
+    opened o = start(m, limits(2, EVERY));
+    float *want = run_all(&o, m);
+    net_pass q;
+    llada_err err = { .text = "" };
+    atomic_bool flag;
+    atomic_init(&flag, true);
+    net_ask(&q, m, net_all, ROWS, ROWS);
+    q.p.stop = &flag;
+    assert_int_equal(device_cpu.run(o.c, &q.p, &err), LLADA_CANCELLED);
+    assert_non_null(strstr(err.text, "stopped at operator 0 of"));
+    atomic_store(&flag, false);
+    float *got = run(&o, m, &q);
+    assert_same(m, got, 0, want, 0, ROWS);
+    free(got);
+    free(want);
+    stop(&o);
+    net_free(m);
+}
+
 /* Rows computed again over the K,V of the first pass give its bits; so does any one alone. */
 static void cached_equals_fresh(void **state)
 {
@@ -575,6 +598,7 @@ int main(void)
         cmocka_unit_test(shared_kv),                 cmocka_unit_test(scores_and_logits),
         cmocka_unit_test(refuses),                   cmocka_unit_test(names_the_layer),
         cmocka_unit_test(failing_allocations),       cmocka_unit_test(refuses_weights),
+        cmocka_unit_test(stops),
     };
     return cmocka_run_group_tests(tests, find_masks, NULL);
 }

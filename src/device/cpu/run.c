@@ -304,6 +304,8 @@ static llada_status run_ops(device_ctx *c, const pass *p, llada_err *err)
 
     for (int i = 0; st == LLADA_OK && i < c->g->n_ops; i++) {
         step s = { c, p, &c->g->ops[i] };
+        if (p->stop && atomic_load_explicit(p->stop, memory_order_relaxed))
+            return llada_fail(err, LLADA_CANCELLED, "stopped at operator %d of %d", i, c->g->n_ops);
         if (s.o->kind == OP_SCORE && (st = finite_ok(&s, false, err)) != LLADA_OK) return st;
         if ((st = run_op(&s, err)) != LLADA_OK) return st;
         if (s.o->kind != OP_SCORE) st = finite_ok(&s, c->last[i], err);
