@@ -18,9 +18,9 @@ enum { DEFAULT_TOKENS = 128 };
 
 static const char using_builtin[] = "No model given (-m FILE): using tiny-llada, the 6 MB model that is built in.";
 static const char about_builtin[] =
-    "It was trained on arithmetic, short word problems, sorting, JSON extraction, word puzzles and short stories,\n"
-    "and can do nothing else.  General models, made by others and not tried by us (8.5 and 8.1 GB; the same line\n"
-    "again continues a broken download):\n"
+    "It was trained on arithmetic, short word problems, sorting, JSON extraction, word puzzles and short stories, and "
+    "can do nothing else.\nGeneral models, made by others and not tried by us (8.5 and 8.1 GB; the same line again "
+    "continues a broken download):\n"
     "  curl -L -C - -O " HUB "/LLaDA-8B-Instruct-GGUF/resolve/main/LLaDA-8B-Instruct.Q8_0.gguf\n"
     "  curl -L -C - -O " HUB "/Dream-v0-Instruct-7B-GGUF/resolve/main/Dream-v0-Instruct-7B.Q8_0.gguf";
 

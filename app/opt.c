@@ -622,6 +622,9 @@ bool opt_recipe_named(const options *o)
 
 const char *opt_recipe_note(const options *o, const llada_recipe *r)
 {
+    const opt_saying *block = last_key(o, "block");
+    if (block && !block->from_env && r->block >= 128)
+        return "note: blocks of 128 positions and more tend to repeat themselves; 32 is usual";
     bool counts = r->rule == LLADA_RULE_QUOTA || r->rule == LLADA_RULE_DREAM;
     if (counts && r->mbsd == LLADA_MBSD_OFF && !r->dppr) return NULL;
     for (size_t i = 0; i < o->n_sayings; i++)

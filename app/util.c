@@ -49,6 +49,8 @@ static size_t columns(void)
     return isatty(STDERR_FILENO) && ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
 }
 
+enum { WIDEST = 100 }; /* longer lines are hard to read */
+
 /* Breaks lines longer than `width` at blanks, rather than words where the terminal would.  Lines that begin with blanks
  * are for copying, and stay whole. */
 static void wrap(text *t, size_t width)
@@ -81,7 +83,7 @@ static void say(const char *before, const char *fmt, va_list ap)
         text_str(&safe, before);
         text_terminal(&safe, raw.p, (size_t)n);
         size_t width = columns();
-        if (width >= 20) wrap(&safe, width);
+        if (width >= 20) wrap(&safe, width < WIDEST ? width : WIDEST);
         text_str(&safe, "\n");
         fwrite(safe.p, 1, safe.n, stderr);
     }

@@ -209,6 +209,7 @@ expect 0 -- tokenize --ids "$ids"
 is "$question"
 tests=$((tests + 1))
 [ "$(tail -c 1 out | od -An -c | tr -d ' ')" = '\n' ] || fail 'tokenize --ids ends without a newline'
+expect 0 'blocks of 128 positions and more' -- run -p "$question" --block 128 -n 128
 # what cannot be written is told before the work
 expect 1 'cannot write none/t.jsonl' -- run -p "$question" --trace none/t.jsonl
 [ ! -s out ] || fail "run answered before it told of the trace"

@@ -44,8 +44,10 @@ for job in quantize convert pack; do
         else
             fail "$job, killed after $at ms, left a part of a file: $(stat -c %s out.gguf) bytes"
         fi
-        rm -f .out.gguf.*
+        [ "$(left)" -le 1 ] || fail "$job, killed, left $(left) files"
     done
+    $job
+    [ "$(left)" = 0 ] || fail "$job did not remove what killed ones had left"
     echo "atomic: $job killed $rounds times within $whole ms: $kept times the old file, $done times the new one"
 
     # no room: files may grow to 32 KB only; the signal for it is ignored, as on a full disk the write fails
