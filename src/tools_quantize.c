@@ -228,6 +228,14 @@ static llada_status write_all(const plan *p, gguf_writer *w, const tools_quantiz
     return st;
 }
 
+/* A file that can't be opened for reading is the caller's mistake; LLADA_IO is left for the one that is written. */
+static llada_status read_status(llada_status st, llada_err *err)
+{
+    if (st != LLADA_IO) return st;
+    if (err) err->status = LLADA_BAD_ARG;
+    return LLADA_BAD_ARG;
+}
+
 llada_status tools_quantize(const char *in, const char *out, const tools_quantize_opts *o, llada_err *err)
 {
     plan p = { .r = find_recipe(o->type) };
@@ -238,7 +246,7 @@ llada_status tools_quantize(const char *in, const char *out, const tools_quantiz
     uint64_t total = 0, longest = 1;
     if (!p.r)
         return llada_fail(err, LLADA_BAD_ARG, "'%.32s' is no type this version writes; these are: %s", o->type, KNOWN);
-    llada_status st = gguf_open(&g, in, true, NULL, 0, err);
+    llada_status st = read_status(gguf_open(&g, in, true, NULL, 0, err), err);
     if (st) return st;
     if (gguf_packed(g)) {
         gguf_close(&g);
@@ -248,7 +256,7 @@ llada_status tools_quantize(const char *in, const char *out, const tools_quantiz
     p.g = g;
     p.layers = count_layers(g);
     p.head = gguf_find(g, "output.weight") ? "output.weight" : "token_embd.weight";
-    if (o->imatrix) st = imatrix_open(&weights, o->imatrix, err);
+    if (o->imatrix) st = read_status(imatrix_open(&weights, o->imatrix, err), err);
     p.weights = weights;
     p.weights_path = o->imatrix;
     if (!st) st = check_weights(&p, err);

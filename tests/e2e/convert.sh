@@ -86,6 +86,9 @@ says 0 'y.gguf' "$program" quantize q8_0.gguf y.gguf --type q4_0
 says 2 'no type this version writes' "$program" quantize "$model" x.gguf --type q3_k
 says 2 'two files and a type' "$program" quantize "$model" x.gguf
 says 2 'are the same file' "$program" quantize q8_0.gguf ./q8_0.gguf --type q4_0
+says 2 'cannot open none.gguf' "$program" quantize none.gguf x.gguf --type q4_0
+says 2 'cannot open none' "$program" quantize "$model" x.gguf --type q4_0 --imatrix none
+says 1 'cannot write none/x.gguf' "$program" quantize "$model" none/x.gguf --type q4_0
 says 2 'no importance matrix' "$program" quantize "$model" x.gguf --type q4_0 --imatrix "$root/README.md"
 says 2 'not GGUF' "$program" quantize "$checkpoint/config.json" x.gguf --type q4_0
 [ ! -e x.gguf ] || fail "a refused file was written"
