@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 512 << 20, MOST_GEN = 1 << 20, MOST_STEPS = 1 << 17 };
+enum { MOST_BYTES = 512 << 20, MOST_GEN = 1 << 20, MOST_STEPS = 1 << 17, MOST_SECONDS = 1000000000 };
+static const double MOMENT = 2e-6; /* times are rounded to the microsecond */
 
 typedef struct {
     trace_file *t;
@@ -115,6 +116,54 @@ static int read_entry(reader *r, const json_t *entry)
     return rc;
 }
 
+/* [step, rows, began, took]; of a job also how it ran. */
+static bool read_run(const json_t *e, bool is_job, trace_run *run)
+{
+    static const char *const names[] = {[RUN_SERIAL] = "serial", [RUN_ASYNC] = "async", [RUN_FUSED] = "fused"};
+    const json_t *began = json_array_get(e, 2), *took = json_array_get(e, 3);
+    const char *name = json_string_value(json_array_get(e, 4));
+    int kind = is_job ? RUN_SERIAL : RUN_PASS;
+    while (is_job && name && kind <= RUN_FUSED && strcmp(names[kind], name)) kind++;
+    if (json_array_size(e) != 4 + (size_t)is_job || (is_job && !name) || kind > RUN_FUSED) return false;
+    if (!json_is_number(began) || !json_is_number(took)) return false;
+    run->kind = (run_kind)kind;
+    run->began = json_number_value(began);
+    run->ended = run->began + json_number_value(took);
+    return whole(json_array_get(e, 0), 1, MOST_STEPS, &run->step) &&
+           whole(json_array_get(e, 1), 0, INT32_MAX, &run->rows) && run->began >= 0 && run->ended >= run->began;
+}
+
+/* New runs; NULL when the list is none, or its times do not rise up to `last`. */
+static trace_run *read_runs(const json_t *list, bool is_job, double last, size_t *n)
+{
+    size_t i;
+    json_t *e;
+    if (!json_is_array(list)) return NULL;
+    trace_run *runs = app_new(json_array_size(list), sizeof *runs);
+    json_array_foreach(list, i, e) {
+        bool fine = read_run(e, is_job, &runs[i]) && runs[i].ended <= last + MOMENT;
+        if (fine && (i == 0 || runs[i].began >= runs[i - 1].began)) continue;
+        free(runs);
+        return NULL;
+    }
+    *n = json_array_size(list);
+    return runs;
+}
+
+/* Traces of before there were times have none. */
+static int read_times(reader *r, const json_t *times)
+{
+    trace_file *t = r->t;
+    const json_t *seconds = json_object_get(times, "seconds");
+    if (!times) return EXIT_FINE;
+    t->seconds = json_number_value(seconds);
+    t->dense = read_runs(json_object_get(times, "passes"), false, t->seconds, &t->n_dense);
+    t->jobs = read_runs(json_object_get(times, "jobs"), true, t->seconds, &t->n_jobs);
+    if (!json_is_number(seconds) || t->seconds > MOST_SECONDS || !t->dense || !t->jobs)
+        return bad(r, "\"times\" is not {seconds, passes, jobs} with times that rise");
+    return EXIT_FINE;
+}
+
 static int read_header(reader *r, json_t *h)
 {
     trace_file *t = r->t;
@@ -122,7 +171,7 @@ static int read_header(reader *r, json_t *h)
         !whole(json_object_get(h, "n_prompt"), 0, INT32_MAX / 2, &t->n_prompt))
         return bad(r, "this is no trace: its first line has no \"gen\" and \"n_prompt\" (run --trace writes them)");
     t->header = json_incref(h);
-    return EXIT_FINE;
+    return read_times(r, json_object_get(h, "times"));
 }
 
 static int read_lines(reader *r, const text *file)
@@ -159,6 +208,8 @@ void trace_free(trace_file *t)
     for (size_t i = 0; i < t->n_passes; i++) free(t->passes[i].rows);
     free(t->passes);
     free(t->events);
+    free(t->dense);
+    free(t->jobs);
     json_decref(t->header);
     *t = (trace_file){0};
 }

@@ -1,10 +1,12 @@
 /* tracelog.c - collects events into trace entries.
  *
  * Entries are kept as text until the run has ended (or was stopped): the header names the text of every token that
- * occurs, so that a trace can be read without its model. */
+ * occurs, so that a trace can be read without its model.  Times stand in the header too, all under one key: so the
+ * entries of two runs are equal when the runs did the same. */
 #include "tracelog.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +17,8 @@ struct tracelog {
     bool merging;           /* the open entry is a merge */
     json_t *entry, *events; /* owned, the entry in the making; events borrowed from it */
     json_t *pieces;         /* owned: id -> text */
+    json_t *passes, *jobs;  /* owned: when each ran */
+    double seconds;         /* of the last event */
     text lines;
 };
 
@@ -62,6 +66,8 @@ tracelog *tracelog_new(const app_model *am, const llada_recipe *r)
     t->r = r;
     t->window = r->mbsd != LLADA_MBSD_OFF || r->dppr;
     t->pieces = json_object();
+    t->passes = json_array();
+    t->jobs = json_array();
     return t;
 }
 
@@ -70,6 +76,8 @@ void tracelog_free(tracelog **t)
     if (!*t) return;
     json_decref((*t)->entry);
     json_decref((*t)->pieces);
+    json_decref((*t)->passes);
+    json_decref((*t)->jobs);
     text_free(&(*t)->lines);
     free(*t);
     *t = NULL;
@@ -98,9 +106,27 @@ static json_t *positions(const int32_t *p, int32_t n)
     return a;
 }
 
+/* Seconds, to the microsecond. */
+static json_t *moment(double seconds) { return json_real(round(seconds * 1e6) / 1e6); }
+
+/* [step, rows, began, took]; of a job also how it ran. */
+static void note_time(json_t *list, const llada_event *ev)
+{
+    static const char *const names[] = {[LLADA_EXEC_AUTO] = "auto", [LLADA_EXEC_SERIAL] = "serial",
+                                        [LLADA_EXEC_ASYNC] = "async", [LLADA_EXEC_FUSED] = "fused"};
+    json_t *e = json_array();
+    json_array_append_new(e, json_integer(ev->step));
+    json_array_append_new(e, json_integer(ev->rows));
+    json_array_append_new(e, moment(ev->began));
+    json_array_append_new(e, moment(ev->took));
+    if (ev->kind == LLADA_EV_MERGE) json_array_append_new(e, json_string(names[ev->ran]));
+    json_array_append_new(list, e);
+}
+
 static void open_pass(tracelog *t, const llada_event *ev)
 {
     close_entry(t);
+    note_time(t->passes, ev);
     if (!t->window) {
         t->entry = t->events = json_array();
         return;
@@ -116,6 +142,7 @@ static void open_pass(tracelog *t, const llada_event *ev)
 static void open_merge(tracelog *t, const llada_event *ev)
 {
     close_entry(t);
+    note_time(t->jobs, ev);
     t->merging = true;
     t->entry = json_object();
     t->events = json_array();
@@ -148,6 +175,7 @@ static void add_event(tracelog *t, const char *name, const llada_event *ev)
 
 void tracelog_event(tracelog *t, const llada_event *ev)
 {
+    t->seconds = ev->seconds;
     switch (ev->kind) {
     case LLADA_EV_PASS: open_pass(t, ev); break;
     case LLADA_EV_MERGE: open_merge(t, ev); break;
@@ -185,6 +213,11 @@ int tracelog_write(tracelog *t, const char *path, const llada_request *q, int32_
     const int32_t ends[2] = {t->am->info.eos_id, t->am->info.eot_id};
     json_object_set_new(h, "ends", positions(ends, 2));
     json_object_set(h, "pieces", t->pieces);
+    json_t *times = json_object();
+    json_object_set_new(times, "seconds", moment(t->seconds));
+    json_object_set(times, "passes", t->passes);
+    json_object_set(times, "jobs", t->jobs);
+    json_object_set_new(h, "times", times);
     text line = {0};
     add_line(&line, h, JSON_SHORT_REALS);
     json_decref(h);

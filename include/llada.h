@@ -256,7 +256,7 @@ typedef enum {
     LLADA_EV_REMASK, /* pos is a mask again (revision) */
     LLADA_EV_DROP,   /* pos is a mask again (a draft not confirmed) */
     LLADA_EV_SETTLE, /* pos will not change any more: token */
-    LLADA_EV_MERGE,  /* a revision job's results enter now: step; its edits, re-masks and settlements follow */
+    LLADA_EV_MERGE,  /* a revision job's results enter now: step, rows; its edits, re-masks and settlements follow */
     LLADA_EV_BLOCK,  /* block number pos is complete */
     LLADA_EV_TAIL,   /* the text has ended: settlements of what was left open, and of end tokens behind it, follow */
     LLADA_EV_DONE    /* generation ended */
@@ -269,11 +269,13 @@ typedef struct {
     int32_t pos;       /* from the first generated position */
     int32_t token;     /* -1 where there is none */
     double confidence; /* plain softmax probability, 0..1 */
-    int32_t rows;      /* PASS: dense rows, shadow rows included */
+    int32_t rows;      /* PASS: dense rows, shadow rows included; MERGE: the job's rows */
     bool refresh;      /* PASS: the whole canvas was computed */
     const int32_t *row_pos, *shadow_pos; /* PASS; borrowed, until the callback returns */
     int32_t n_row_pos, n_shadow_pos;
     double seconds;    /* since generation began */
+    double began, took; /* PASS, and MERGE (its job): when the network began on it, like seconds, and for how long */
+    llada_exec ran;    /* MERGE: how its job ran: serial, async (the worker) or fused (times are its dense pass's) */
 } llada_event;
 
 /* Called on the thread that runs the session.  Return false to stop: the call returns LLADA_CANCELLED. */

@@ -41,11 +41,18 @@ typedef struct {
     score *out;
 } row_list;
 
+/* When something was computed, on os_seconds' clock. */
+typedef struct {
+    double began, took;
+} span;
+
 /* A revision job: `n` visible tokens, each with a token row (fresh K,V) and shadow rows (confidence, best token). */
 typedef struct {
     int due;          /* merged at the start of the first step whose number reaches this */
     int n;
     bool ran;
+    llada_exec exec;  /* how, once it was started: serial, async or fused */
+    span time;        /* of its run; written by the thread that runs it, read when it ran */
     int version;      /* of the canvas at launch */
     int32_t *pos, *token; /* [rev] as they stood at launch */
     int32_t *before;      /* [rev] shifted scores: the tokens before them */
@@ -81,7 +88,7 @@ struct decoder {
     void *user;
     atomic_bool cancelled;
     bool running, stopped;  /* between begin and the last step; the callback said stop */
-    double started;
+    double started;         /* when it began; times of events count from here */
 
     /* per position */
     int32_t *token;
@@ -119,6 +126,7 @@ struct decoder {
     bool need_refresh;
     bool full;              /* this pass computes the whole canvas */
     int n_seen;             /* positions whose K,V rows of this pass see */
+    span pass_time;         /* of the last dense pass */
     int dream_step, quota;  /* dream: steps of the schedule so far; positions that this pass commits */
     int n_checks;           /* shadow rows of drafts in this pass */
     int blocks_done;        /* BLOCK events given */
@@ -136,6 +144,7 @@ struct decoder {
 
 /* loop.c */
 bool canvas_emit(decoder *d, llada_event_kind kind, int pos, int32_t token, double conf);
+void canvas_tell(decoder *d, llada_event *ev); /* gives ev its step and seconds, and calls back unless told to stop */
 int canvas_block_start(const decoder *d, int block);
 int canvas_block_end(const decoder *d, int block);
 static inline int canvas_block(const decoder *d, int pos) { return (pos - d->n_prompt) / d->r.block; }

@@ -2,7 +2,6 @@
  * rule, confident masks beyond it drafted (docs/decoding.md, sections 4 and 5). */
 #include <math.h>
 
-#include "base/os.h"
 #include "decode/canvas.h"
 
 void canvas_unwrite(decoder *d, int pos)
@@ -136,11 +135,11 @@ static void emit_pass(decoder *d)
         else if (d->rows.kind[i] == ROW_PLAIN)
             d->row_list_out[rows++] = d->rows.pos[i] - d->n_prompt;
     }
-    llada_event ev = {.size = sizeof ev, .kind = LLADA_EV_PASS, .step = d->step, .token = -1, .rows = d->rows.n,
-                      .refresh = d->full, .row_pos = d->full ? NULL : d->row_list_out, .n_row_pos = rows,
+    llada_event ev = {.kind = LLADA_EV_PASS, .token = -1, .rows = d->rows.n, .refresh = d->full,
+                      .row_pos = d->full ? NULL : d->row_list_out, .n_row_pos = rows,
                       .shadow_pos = d->shadow_list_out, .n_shadow_pos = shadows,
-                      .seconds = os_seconds() - d->started};
-    if (!d->on_event(&ev, d->user)) d->stopped = true;
+                      .began = d->pass_time.began - d->started, .took = d->pass_time.took};
+    canvas_tell(d, &ev);
 }
 
 llada_status commit_scores(decoder *d, llada_err *err)

@@ -5,12 +5,19 @@
 #include "base/os.h"
 #include "decode/canvas.h"
 
+void canvas_tell(decoder *d, llada_event *ev)
+{
+    if (!d->on_event || d->stopped) return;
+    ev->size = sizeof *ev;
+    ev->step = d->step;
+    ev->seconds = os_seconds() - d->started;
+    if (!d->on_event(ev, d->user)) d->stopped = true;
+}
+
 bool canvas_emit(decoder *d, llada_event_kind kind, int pos, int32_t token, double conf)
 {
-    if (!d->on_event || d->stopped) return !d->stopped;
-    llada_event ev = {.size = sizeof ev, .kind = kind, .step = d->step, .pos = pos - d->n_prompt, .token = token,
-                      .confidence = conf, .seconds = os_seconds() - d->started};
-    if (!d->on_event(&ev, d->user)) d->stopped = true;
+    llada_event ev = {.kind = kind, .pos = pos - d->n_prompt, .token = token, .confidence = conf};
+    canvas_tell(d, &ev);
     return !d->stopped;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "decode/canvas.h"
 
 llada_status rows_open(row_list *l, int cap, llada_err *err)
@@ -165,7 +166,9 @@ llada_status pass_run(decoder *d, llada_err *err)
     pass p = as_pass(d, l);
     p.cols[0] = (pass_cols){.slot = d->kv.current, .pos = d->all_pos, .n = d->n_seen};
     if (riding) p.cols[1] = (pass_cols){.slot = riding->cols, .pos = d->all_pos, .n = d->n_all};
+    d->pass_time.began = os_seconds();
     st = d->r.cfg > 0 ? run_guided(d, &p, err) : run_on(d, d->ctx, &p, l, err);
+    d->pass_time.took = os_seconds() - d->pass_time.began;
     if (st) return st;
     d->res.passes++;
     d->res.sweeps++;
@@ -179,6 +182,8 @@ llada_status pass_run(decoder *d, llada_err *err)
     }
     if (riding) {
         memcpy(riding->out, l->out + dense_want, (size_t)riding->n * sizeof *riding->out);
+        riding->exec = LLADA_EXEC_FUSED;
+        riding->time = d->pass_time;
         revise_ran(d, riding, true);
     }
     l->n = dense;
@@ -194,5 +199,8 @@ llada_status pass_run_job(decoder *d, job *j, device_ctx *ctx, llada_err *err)
     pass p = as_pass(d, l);
     p.out = j->out;
     p.cols[0] = (pass_cols){.slot = j->cols, .pos = d->all_pos, .n = d->n_all};
-    return run_on(d, ctx, &p, l, err);
+    j->time.began = os_seconds();
+    llada_status st = run_on(d, ctx, &p, l, err);
+    j->time.took = os_seconds() - j->time.began;
+    return st;
 }

@@ -8,6 +8,8 @@
 
 static job *job_at(decoder *d, int i) { return &d->jobs[(d->first_job + i) % MAX_JOBS]; }
 
+static int job_rows(const decoder *d, const job *j) { return (1 + d->per_look) * j->n; }
+
 /* Marks in d->chosen what is behind the first end token written in its hole. */
 static void mark_behind(decoder *d)
 {
@@ -65,7 +67,7 @@ bool revise_launch(decoder *d, bool text_only)
     for (int i = 0; i < d->per_look * j->n; i++) j->slot[j->n + i] = kv_take(&d->kv);
     kv_pin(&d->kv, j->cols, d->n_all);
     d->res.jobs++;
-    d->res.rev_rows += (1 + d->per_look) * j->n;
+    d->res.rev_rows += job_rows(d, j);
     return true;
 }
 
@@ -96,10 +98,12 @@ llada_status revise_start(decoder *d, bool beside, llada_err *err)
     if (!j || j == d->side_job) return LLADA_OK;
     if (beside && d->exec == LLADA_EXEC_FUSED) return LLADA_OK; /* rides in the next pass */
     if (beside && d->exec == LLADA_EXEC_ASYNC) {
+        j->exec = LLADA_EXEC_ASYNC;
         d->side_job = j;
         task_start(d->worker, run_beside, d);
         return LLADA_OK;
     }
+    j->exec = LLADA_EXEC_SERIAL;
     llada_status st = pass_run_job(d, j, d->ctx, err);
     if (st == LLADA_OK) revise_ran(d, j, false);
     return st;
@@ -165,7 +169,9 @@ static void settle_calm(decoder *d, const job *j)
 
 static void merge_job(decoder *d, job *j)
 {
-    canvas_emit(d, LLADA_EV_MERGE, d->n_prompt, -1, 0);
+    llada_event ev = {.kind = LLADA_EV_MERGE, .token = -1, .rows = job_rows(d, j), .ran = j->exec,
+                      .began = j->time.began - d->started, .took = j->time.took};
+    canvas_tell(d, &ev);
     for (int i = 0; i < j->n; i++) {
         int pos = j->pos[i];
         d->busy[pos] = false;

@@ -180,15 +180,28 @@ cp t.jsonl out
 json
 tests=$((tests + 1))
 head -n 1 t.jsonl | grep -q '"recipe":"llada".*"n_prompt":19' || fail 'the header of the trace'
+head -n 1 t.jsonl | grep -Eq '"times":\{"seconds":[0-9.e-]+,"passes":\[\[1,[0-9]+,[0-9.e-]+,[0-9.e-]+\],' ||
+    fail 'no times in the trace'
+"$llada" run -q -p "$question" --trace again.jsonl >/dev/null 2>err
+[ "$(sed 1d t.jsonl)" = "$(sed 1d again.jsonl)" ] || fail 'the same run has other entries'
 sed -n 2p t.jsonl | grep -q '^{"step":1,"rows":"all","shadow":\[\],"events":\[\["commit",0,' || fail 'the first entry'
 "$llada" run -q -p "$question" --recipe llada-v1 --trace v1.jsonl >/dev/null 2>err
 grep -q '"merge":\[' v1.jsonl || fail 'no merge in the trace'
+grep -q '"jobs":\[\[.*,"serial"\]' v1.jsonl || fail 'no times of serial jobs in the trace'
+grep -q '"jobs":\[\[.*,"fused"\]' t.jsonl || fail 'no times of fused jobs in the trace'
+"$llada" run -q -p "$question" --set exec=async --trace async.jsonl >/dev/null 2>err
+grep -q '"jobs":\[\[.*,"async"\]' async.jsonl || fail 'no times of the worker in the trace'
 expect 0 -- run -q -p "$question" --recipe parallel --trace b.jsonl
 sed -n 2p b.jsonl | grep -Eq '^\[\[[0-9]+,[0-9]+,[01]\.[0-9]+' || fail 'the first entry of a block recipe'
 expect 0 -- trace t.jsonl -o t.html
 tests=$((tests + 1))
 grep -q '<svg' t.html || fail 'no map in the report'
+expect 0 -- trace async.jsonl
+has 'revision (worker)' 'Overlapped' 'Worker idle'
 expect 0 -- trace b.jsonl
+has '</html>' 'dense passes'
+sed 's/"times":.*}$/"was":1}/' b.jsonl >old.jsonl
+expect 0 -- trace old.jsonl
 has '</html>'
 expect 1 '/dev/full' -- run -q -p "$question" --trace /dev/full
 

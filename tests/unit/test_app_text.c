@@ -206,6 +206,8 @@ static void canvas_is_safe_and_fits(void **state)
 /* ---------------------------------------------------------------- traces */
 
 #define HEAD "{\"gen\": 4, \"n_prompt\": 3, \"pieces\": {\"7\": \"<b>\"}, \"ends\": [9]}\n"
+#define TIMED(passes, jobs) \
+    "{\"gen\": 4, \"n_prompt\": 3, \"times\": {\"seconds\": 1.0, \"passes\": " passes ", \"jobs\": " jobs "}}\n"
 
 static const struct {
     const char *lines, *says; /* says: words the page holds; NULL: refused */
@@ -231,6 +233,31 @@ static const struct {
     {HEAD "{\"step\":1,\"rows\":{},\"events\":[]}\n", NULL},
     {HEAD "{\"step\":1,\"rows\":\"all\",\"events\":[[\"dance\",0,7,1.0]]}\n", NULL},
     {HEAD "7\n", NULL},
+    /* times */
+    {TIMED("[[1,7,0,0.5],[2,4,0.625,0.25]]", "[]") "[[0,7,0.5]]\n[[1,9,0.75]]\n",
+     "<strong>750 ms</strong> 2 passes, 11 rows"},
+    {TIMED("[[1,7,0,0.5]]", "[]"), "dense pass over the whole canvas, 7 rows, 500 ms, begun at 0.00 ms"},
+    {TIMED("[[1,4,0,0.25],[2,4,0.5,0.5]]", "[[2,6,0.5,0.5,\"fused\"]]"),
+     "4 rows and 6 of a revision job, 500 ms"},
+    {TIMED("[[1,4,0,0.5]]", "[[2,6,0.5,0.25,\"serial\"]]"),
+     "step 2: revision job between passes, 6 rows, 250 ms"},
+    {TIMED("[[1,4,0,0.25],[2,4,0.25,0.5]]", "[[3,6,0.5,0.5,\"async\"]]"),
+     "<strong>250 ms</strong> 50&nbsp;% of the worker"},
+    {TIMED("[[1,4,0,0.25],[2,4,0.25,0.5]]", "[[3,6,0.5,0.5,\"async\"]]"),
+     "<strong>500 ms</strong> 50&nbsp;% of the run"},
+    {TIMED("[]", "[]"), "Positions and steps"},
+    {TIMED("7", "[]"), NULL},
+    {TIMED("[[1,7,0]]", "[]"), NULL},
+    {TIMED("[[0,7,0,0.5]]", "[]"), NULL},
+    {TIMED("[[1,-7,0,0.5]]", "[]"), NULL},
+    {TIMED("[[1,7,-1,0.5]]", "[]"), NULL},
+    {TIMED("[[1,7,0,-0.5]]", "[]"), NULL},
+    {TIMED("[[1,7,0,1.5]]", "[]"), NULL}, /* after the end */
+    {TIMED("[[1,7,0,1e308]]", "[]"), NULL},
+    {TIMED("[[1,7,0.5,0.25],[2,7,0,0.25]]", "[]"), NULL},
+    {TIMED("[]", "[[1,6,0,0.5]]"), NULL},
+    {TIMED("[]", "[[1,6,0,0.5,\"idle\"]]"), NULL},
+    {TIMED("[]", "[[1,6,0,0.5,7]]"), NULL},
 };
 
 static void trace_files(void **state)

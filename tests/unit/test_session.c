@@ -507,11 +507,43 @@ static void test_cancel_from_thread(void **state)
     llada_session_close(&w.s);
 }
 
+enum { RECENT = 8 }; /* passes; a job is merged sooner */
+
 typedef struct {
     int last_step, passes, blocks, done, tail;
-    double seconds;
+    int ran[LLADA_EXEC_FUSED + 1];
+    double seconds, job_began, pass_began[RECENT], pass_end[RECENT];
     llada_event_kind last;
 } order;
+
+/* Passes and jobs have run when they are told; each kind follows itself; a fused job has the times of a pass. */
+static void times_of_run(order *o, const llada_event *ev)
+{
+    bool pass = ev->kind == LLADA_EV_PASS, job = ev->kind == LLADA_EV_MERGE;
+    if (!pass && !job) {
+        assert_true(ev->began == 0 && ev->took == 0 && ev->ran == LLADA_EXEC_AUTO);
+        return;
+    }
+    assert_true(ev->rows > 0 && ev->began >= 0 && ev->took >= 0);
+    assert_true(ev->began + ev->took <= ev->seconds + 1e-9); /* as sums of doubles go */
+    if (pass) {
+        assert_true(ev->began + 1e-9 >= o->pass_end[o->passes % RECENT]);
+        o->pass_began[(o->passes + 1) % RECENT] = ev->began;
+        o->pass_end[(o->passes + 1) % RECENT] = ev->began + ev->took;
+        return;
+    }
+    assert_true(ev->began >= o->job_began);
+    o->job_began = ev->began;
+    o->ran[ev->ran]++;
+    bool rode = false, apart = true; /* apart: between two passes */
+    for (int i = 0; i < RECENT; i++) {
+        bool meets = ev->began < o->pass_end[i] && o->pass_began[i] < ev->began + ev->took;
+        rode |= ev->began == o->pass_began[i];
+        apart &= !meets;
+    }
+    if (ev->ran == LLADA_EXEC_FUSED) assert_true(rode);
+    if (ev->ran == LLADA_EXEC_SERIAL) assert_true(apart);
+}
 
 static bool in_order(const llada_event *ev, void *user)
 {
@@ -519,6 +551,7 @@ static bool in_order(const llada_event *ev, void *user)
     assert_int_equal(ev->size, sizeof *ev);
     assert_int_equal(o->done, 0);
     assert_true(ev->seconds >= o->seconds);
+    times_of_run(o, ev);
     assert_true(ev->step >= o->last_step);
     o->seconds = ev->seconds;
     if (ev->kind == LLADA_EV_PASS) {
@@ -553,6 +586,28 @@ static void test_order(void **state)
         llada_result res = run(s, &q);
         assert_true(o.done == 1 && o.tail == 1 && o.last == LLADA_EV_DONE && o.passes == res.passes && o.blocks == 3);
         assert_true(res.seconds >= o.seconds);
+        llada_session_close(&s);
+    }
+}
+
+/* Where jobs run is told as it was: in passes or on the worker while there are passes, by themselves in the end. */
+static void test_times(void **state)
+{
+    for (int exec = LLADA_EXEC_SERIAL; exec <= LLADA_EXEC_FUSED; exec++) {
+        llada_recipe r = recipe("llada-v1", "block=8");
+        r.lag = 2;
+        r.exec = (llada_exec)exec;
+        llada_session *s = open_session(small, &r, 64, 1);
+        order o = {0};
+        llada_request q = request(6, 21);
+        q.on_event = in_order;
+        q.user = &o;
+        llada_result res = run(s, &q);
+        int jobs = 0;
+        for (int i = 0; i <= LLADA_EXEC_FUSED; i++) jobs += o.ran[i];
+        assert_int_equal(jobs, res.jobs);
+        assert_true(o.ran[exec] > 0);
+        for (int i = 0; i <= LLADA_EXEC_FUSED; i++) assert_true(i == exec || i == LLADA_EXEC_SERIAL || o.ran[i] == 0);
         llada_session_close(&s);
     }
 }
@@ -706,6 +761,7 @@ int main(void)
         cmocka_unit_test(test_cancel_inside),
         cmocka_unit_test(test_cancel_from_thread),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_times),
         cmocka_unit_test(test_no_allocation),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_shared_model),
