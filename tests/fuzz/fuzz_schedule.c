@@ -89,8 +89,8 @@ typedef struct {
     int n_prompt, n_gen, stop_at;
     int32_t token[MAX_GEN]; /* as shown; FAKE_MASK: a mask */
     bool settled[MAX_GEN], tail, done;
-    int passes, full, edits, remasks, drafts, confirmed, dropped, commits, events;
-    int64_t rows;
+    int passes, full, edits, remasks, drafts, confirmed, dropped, commits, events, jobs;
+    int64_t rows, rev_rows;
     uint64_t hash;
 } story;
 
@@ -156,6 +156,10 @@ static bool on_event(const llada_event *ev, void *user)
     case LLADA_EV_TAIL: s->tail = true; break;
     case LLADA_EV_DONE: s->done = true; break;
     case LLADA_EV_MERGE:
+        s->jobs++;
+        s->rev_rows += ev->rows;
+        CHECK(ev->ran != LLADA_EXEC_AUTO);
+        break;
     case LLADA_EV_BLOCK: break;
     }
     return ++s->events != s->stop_at;
@@ -216,6 +220,7 @@ static void check_result(const story *s, const llada_recipe *r, const llada_requ
     CHECK(res->draft_ok + s->dropped <= s->drafts);
     CHECK(res->sweeps >= res->passes && res->sweeps <= res->passes + res->jobs);
     CHECK(r->dppr || (res->jobs == 0 && res->rev_rows == 0));
+    CHECK(res->jobs == s->jobs && res->rev_rows == s->rev_rows);
     int look = 1 + s->d->per_look;
     CHECK(res->rev_rows >= look * res->jobs && res->rev_rows <= look * (int64_t)holes * most_looks(r));
     if (q->max_tokens == 0 && !q->canvas) CHECK(res->passes == 0);
