@@ -28,7 +28,7 @@ enum {
 };
 #define LINGER_SECONDS 2.0
 #define IDLE_SECONDS 1.0 /* without a request, before a connection can be made to give way */
-#define BODY_SECONDS 5.0 /* the same, with a request that does not come to its end */
+#define BODY_SECONDS 2.0 /* the same, with a request that does not come to its end */
 
 struct conn {
     conn_state state;

@@ -64,7 +64,7 @@ async function send(page, text) {
 async function forming(page) {
   const pass = () => page.evaluate(() => +(document.querySelector(".answer:last-child .numbers")?.textContent
     .match(/pass (\d+)/)?.[1] ?? 0));
-  await page.waitForSelector(".answer:last-child .cell.settled");
+  await page.waitForFunction(() => document.querySelector(".answer:last-child .cell:not(.mask)"));
   const first = await pass();
   await page.waitForFunction(k => +(document.querySelector(".answer:last-child .numbers").textContent
     .match(/pass (\d+)/)?.[1] ?? 0) > k, first);

@@ -68,15 +68,17 @@ attack "slow read" -X -c 200 -r 50 -w 10 -y 20 -n 5 -z 5 -k 3 -u "$url/page.js"
 
 # One who asks for a large answer and takes nothing of it.
 open() { curl -s "$url/metrics" | awk '$1 == "llada_connections" { print $2 }'; }
-{ printf '{"content":"'; yes 1 | head -n 1500000 | tr '\n' ' '; printf '"}'; } >"$work/body"
+awk 'BEGIN { printf "{\"content\":\""; for (i = 0; i < 1500000; i++) printf "1 "; printf "\"}" }' >"$work/body"
 exec 3<>"/dev/tcp/127.0.0.1/$port"
 {
     printf 'POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n' \
         "$(stat -c %s "$work/body")"
     cat "$work/body"
 } >&3
+IFS= read -r status <&3 # the answer has begun; nothing more of it is taken
+began=$SECONDS
+[[ $status == *" 200 "* ]] || { echo "no large answer: $status" >&2; exit 1; }
 others 5 "$work/now"
-began=$((SECONDS - 5))
 say "one stalls" "$work/now"
 while [ "$(open)" -gt 1 ] && [ $((SECONDS - began)) -lt 90 ]; do sleep 1; done
 exec 3>&-
