@@ -167,7 +167,8 @@ static void watch(door *d, conn *c, double now)
 static void turn_away(door *d, conn *c, int own)
 {
     *c = (conn){.fd = -1, .own = own};
-    (void)!send(own, d->o.full.p, d->o.full.n, MSG_NOSIGNAL | MSG_DONTWAIT); /* an empty buffer takes it, or he is gone */
+    /* a new socket's buffer has room for it */
+    (void)!send(own, d->o.full.p, d->o.full.n, MSG_NOSIGNAL | MSG_DONTWAIT);
     leave(c);
     tell(d, true);
 }
@@ -195,8 +196,10 @@ static bool accept_one(door *d)
 /* Waits until something happens, and lets go whom it can; whether somebody is at the door. */
 static bool wait(door *d, bool listen)
 {
-    struct pollfd p[2 + DOOR_MOST_CONNS] = {{.fd = d->wake, .events = POLLIN}, {.fd = listen ? d->fd : -1, .events = POLLIN}};
+    struct pollfd p[2 + DOOR_MOST_CONNS];
     uint64_t woken;
+    p[0] = (struct pollfd){.fd = d->wake, .events = POLLIN};
+    p[1] = (struct pollfd){.fd = listen ? d->fd : -1, .events = POLLIN};
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < DOOR_MOST_CONNS; i++)
         p[2 + i] = (struct pollfd){.fd = d->conns[i].state == CONN_LEAVING ? d->conns[i].own : -1, .events = POLLIN};

@@ -2,9 +2,9 @@
  * are none, and closes the connections of those who take too long.  It has one thread, which never waits for anything
  * but sockets: a crowd is turned away at once, whatever the rest of the server is doing.
  *
- * A connection is shared with the server, who gets a descriptor of its own: closing that is not the end.  The door closes
- * the second one when the client has seen the last of its answer, since a socket that is closed while something is unread
- * takes back what was just sent. */
+ * A connection is shared with the server, who gets a descriptor of its own: closing that is not the end.  The door
+ * closes the second one when the client has seen the last of its answer, since a socket that is closed while something
+ * is unread takes back what was just sent. */
 #ifndef SERVER_DOOR_H
 #define SERVER_DOOR_H
 
@@ -13,7 +13,7 @@
 
 enum {
     DOOR_PLACES = 64,
-    DOOR_MOST_CONNS = DOOR_PLACES + 256 /* with those who have been answered, refused or shut out, and are on their way */
+    DOOR_MOST_CONNS = DOOR_PLACES + 256 /* with those who have been answered, refused or shut out */
 };
 
 typedef enum { CONN_FREE, CONN_READING, CONN_BODY, CONN_WORKING, CONN_SENDING, CONN_LEAVING } conn_state;

@@ -76,8 +76,10 @@ bool guard_is_origin(const char *s)
     char name[NAME_BYTES];
     const char *host = strstr(s, "://");
     if (!host || host == s) return false;
-    for (const char *p = s; p < host; p++)
-        if (!islower((unsigned char)*p) && (p == s || (!isdigit((unsigned char)*p) && !strchr("+-.", *p)))) return false;
+    for (const char *p = s; p < host; p++) {
+        bool inner = p > s && (isdigit((unsigned char)*p) || strchr("+-.", *p));
+        if (!islower((unsigned char)*p) && !inner) return false;
+    }
     for (const char *p = host + 3; *p; p++)
         if (!isalnum((unsigned char)*p) && !strchr(".-_:[]", *p)) return false;
     return split_host(host + 3, name);

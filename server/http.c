@@ -173,8 +173,8 @@ static route_request request_of(exchange *x, struct MHD_Connection *mc, const ch
                            .body = x->body.p ? x->body.p : "", .n_body = x->body.n, .fd = conn_socket(x->c)};
 }
 
-/* The headers are there, and may be enough for an answer.  A short body is read to its end before that is sent: it is on
- * its way already, and its connection can be kept. */
+/* The headers are there, and may be enough for an answer.  A short body is read to its end before that is sent: it is
+ * on its way already, and its connection can be kept. */
 static enum MHD_Result begin(server *s, struct MHD_Connection *mc, const char *url, const char *method, void **context)
 {
     exchange *x = buf_new(1, sizeof *x);

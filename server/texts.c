@@ -50,7 +50,8 @@ static void check_size(openai_ask *a, const openai_ground *g, refusal *no)
 /* ---------------------------------------------------------------- prompts */
 
 /* Plain text; an autoregressive model's begins with its first token. */
-static bool plain_prompt(openai_ask *a, const char *name, const char *s, size_t len, const openai_ground *g, refusal *no)
+static bool plain_prompt(openai_ask *a, const char *name, const char *s, size_t len, const openai_ground *g,
+                         refusal *no)
 {
     int32_t *ids;
     size_t n, bos = g->info.causal && g->info.bos_id >= 0;
@@ -228,7 +229,8 @@ static void lay_out_template(openai_ask *a, const char *s, size_t len, const ope
         add_hole(&a->gen, (int32_t)n);
         holes += n;
     }
-    if (!holes) refuse(no, 400, "bad_value", name, "'%s' has no hole; write {{N}} where N tokens are to be filled in", name);
+    if (!holes)
+        refuse(no, 400, "bad_value", name, "'%s' has no hole; write {{N}} where N tokens are to be filled in", name);
     a->gen.whole = true;
     a->gen.n_cells = a->gen.n_canvas;
     a->gen.max_tokens = (int32_t)holes;

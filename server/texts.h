@@ -10,8 +10,8 @@ enum { TEXTS_MOST_TOKENS = 65536 };
  * the request can't be honoured. */
 void texts_read(openai_ask *a, const json_t *o, const openai_ground *g, refusal *no);
 
-/* Text to ids, plain or with special tokens recognised.  More ids than `most`: refused, with the field's name.  Owned by
- * the caller. */
+/* Text to ids, plain or with special tokens recognised.  More ids than `most`: refused, with the field's name.  Owned
+ * by the caller. */
 bool texts_ids(const openai_ground *g, const char *name, const char *s, size_t len, bool special, size_t most,
                int32_t **ids, size_t *n, refusal *no);
 

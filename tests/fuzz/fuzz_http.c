@@ -1,6 +1,6 @@
-/* fuzz_http.c - bytes on a connection to a real server, over the loopback address.  The first byte says into how many pieces
- * the rest is cut; then the client closes its side.  Whatever came, the server must answer or close, and soon; an answer must
- * begin as one of HTTP; and the server must still be there for the next. */
+/* fuzz_http.c - bytes on a connection to a real server, over the loopback address.  The first byte says into how many
+ * pieces the rest is cut; then the client closes its side.  Whatever came, the server must answer or close, and soon; an
+ * answer must begin as one of HTTP; and the server must still be there for the next. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,7 +15,7 @@
 #include "server/buf.h"
 #include "server/server.h"
 
-enum { PATIENCE = 20 }; /* seconds until an input counts as a hang: far more than any takes, on a machine however busy */
+enum { PATIENCE = 60 }; /* seconds until an input counts as a hang: no machine is so busy */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

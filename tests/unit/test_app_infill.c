@@ -1,5 +1,5 @@
-/* test_app_infill.c - canvases of which parts are given, through the server: what is given stands, holes are filled as the
- * library fills them, and every way of showing the answer ends in the same text. */
+/* test_app_infill.c - canvases of which parts are given, through the server: what is given stands, holes are filled as
+ * the library fills them, and every way of showing the answer ends in the same text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,8 @@ static void by_the_library(const place *p, size_t t, const char *recipe, buf *ou
     const char *prefix = templates[t].prefix;
     assert_int_equal(llada_tokenize(p->m, prefix, strlen(prefix), false, prompt, 64, &n_prompt, NULL), LLADA_OK);
     for (const piece *k = templates[t].pieces; k->text; k++) {
-        assert_int_equal(llada_tokenize(p->m, k->text, strlen(k->text), false, canvas + n, 256 - n, &more, NULL), LLADA_OK);
+        assert_int_equal(llada_tokenize(p->m, k->text, strlen(k->text), false, canvas + n, 256 - n, &more, NULL),
+                         LLADA_OK);
         n += more;
         for (int i = 0; i < k->holes; i++) canvas[n++] = LLADA_HOLE;
     }

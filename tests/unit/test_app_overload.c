@@ -1,6 +1,6 @@
-/* test_app_overload.c - clients that leave, stall, dribble or come in crowds: the worker is free within a pass, others do
- * not wait, nothing leaks.  Numbers are printed; a promise that is a time is asserted ten times over.  All traffic stays on
- * the loopback address.  LLADA_LONG_TESTS=1: the full counts. */
+/* test_app_overload.c - clients that leave, stall, dribble or come in crowds: the worker is free within a pass, others
+ * do not wait, everybody gets an answer, nothing leaks.  Numbers are printed; a promise that is a time is asserted ten
+ * times over.  All traffic stays on the loopback address.  LLADA_LONG_TESTS=1: the full counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -266,8 +266,8 @@ static void full_line(void **state)
         sum += took;
         if (took > worst) worst = took;
     }
-    print_message("a full line: %d requests, 1.5 MB or short, refused after %.1f ms in the mean and %.1f ms at most\n", N,
-                  sum / N * 1e3, worst * 1e3);
+    print_message("a full line: %d requests, 1.5 MB or short, refused after %.1f ms in the mean and %.1f ms at most\n",
+                  N, sum / N * 1e3, worst * 1e3);
     assert_true(sum / N < 0.5);
     for (int i = 0; i <= QUEUE; i++) close(fds[i]);
     buf_free(&large);
@@ -459,10 +459,10 @@ static void flat(void **state)
     seconds_until_idle(p);
     json_decref(call_json(p->port, CHAT, SHORT, 200));
     long more = resident_kb() - memory;
-    print_message("%d answers, then %d clients that left: %ld KiB and %d descriptors more than before (of %ld KiB)\n", rounds,
-                  rounds, more, open_files() - files, memory);
+    print_message("%d answers, then %d clients that left: %ld KiB (%.1f %%) and %d descriptors more than before\n",
+                  rounds, rounds, more, 100.0 * (double)more / (double)memory, open_files() - files);
     assert_true(open_files() - files <= 4);
-    assert_true(more < memory / 2 + 32768);
+    assert_true(more < memory / 10); /* promised: 1 % */
 }
 
 /* ---------------------------------------------------------------- the end */

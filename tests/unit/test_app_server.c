@@ -394,13 +394,16 @@ static void other_pages(void **state)
         {"POST", "Origin: http://app.example:3000\r\nHost: evil.example\r\n", 403, "http://app.example:3000"},
         {"POST", "Origin: http://localhost\r\n", 200, NULL},
         {"POST", "", 200, NULL},
-        {"OPTIONS", "Origin: http://app.example:3000\r\nAccess-Control-Request-Method: POST\r\n", 204, "http://app.example:3000"},
+        {"OPTIONS", "Origin: http://app.example:3000\r\nAccess-Control-Request-Method: POST\r\n", 204,
+         "http://app.example:3000"},
         {"OPTIONS", "Origin: http://evil.example\r\nAccess-Control-Request-Method: POST\r\n", 403, NULL},
         {"OPTIONS", "", 405, NULL},
     };
     static const char *const origins[] = {"http://app.example:3000", "https://two.example"};
-    static const char *const wrong[] = {"*", "null", "", "app.example", "http://", "http://a.example/", "http://a.example/x",
-                                        "HTTP://a.example", "http://a b", "http://user@a.example", "http://a.example:x"};
+    static const char *const wrong[] = {
+        "*", "null", "", "app.example", "http://", "http://a.example/", "http://a.example/x", "HTTP://a.example",
+        "http://a b", "http://user@a.example", "http://a.example:x",
+    };
     place p;
     server *none = NULL;
     char why[512];
@@ -475,8 +478,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_the_library), cmocka_unit_test(streams), cmocka_unit_test(other_shapes),
-        cmocka_unit_test(page_events), cmocka_unit_test(refusals), cmocka_unit_test(sentences), cmocka_unit_test(depth_and_size),
-        cmocka_unit_test(who_may_ask), cmocka_unit_test(other_pages), cmocka_unit_test(keys_and_addresses), cmocka_unit_test(while_loading),
+        cmocka_unit_test(page_events), cmocka_unit_test(refusals), cmocka_unit_test(sentences),
+        cmocka_unit_test(depth_and_size),
+        cmocka_unit_test(who_may_ask), cmocka_unit_test(other_pages), cmocka_unit_test(keys_and_addresses),
+        cmocka_unit_test(while_loading),
     };
     return cmocka_run_group_tests(tests, open_place, close_place);
 }
