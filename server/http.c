@@ -173,6 +173,9 @@ static route_request request_of(exchange *x, struct MHD_Connection *mc, const ch
                            .body = x->body.p ? x->body.p : "", .n_body = x->body.n, .fd = conn_socket(x->c)};
 }
 
+/* No path of ours has an escape in it; undone, "/%00x" would be "/". */
+static size_t keep_escapes(void *cls, struct MHD_Connection *mc, char *s) { return strlen(s); }
+
 /* The headers are there, and may be enough for an answer.  A short body is read to its end before that is sent: it is
  * on its way already, and its connection can be kept. */
 static enum MHD_Result begin(server *s, struct MHD_Connection *mc, const char *url, const char *method, void **context)
@@ -281,6 +284,7 @@ static bool start(server *s)
                             MHD_OPTION_CONNECTION_LIMIT, (unsigned)DOOR_MOST_CONNS,
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
                             MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
+                            MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
                             MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
                             MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_END);
     return s->d && door_start(s->door);

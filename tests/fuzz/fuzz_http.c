@@ -1,5 +1,5 @@
 /* fuzz_http.c - bytes on a connection to a real server, over the loopback address.  The first byte says into how many
- * pieces the rest is cut; then the client closes its side.  Whatever came, the server must answer or close, and soon; an
+ * pieces the rest is cut, and whether an answer may begin before the client closes its side.  Whatever came, the server must answer or close, and soon; an
  * answer must begin as one of HTTP; and the server must still be there for the next. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -15,7 +15,10 @@
 #include "server/buf.h"
 #include "server/server.h"
 
-enum { PATIENCE = 60 }; /* seconds until an input counts as a hang: no machine is so busy */
+enum {
+    PATIENCE = 60, /* seconds until an input counts as a hang: no machine is so busy */
+    WAIT_MS = 30   /* one who has closed his side counts as gone, and gets no generation */
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -108,6 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t from = n * i / pieces, to = n * (i + 1) / pieces;
         send_piece(fd, data + 1 + from, to - from);
     }
+    struct pollfd answer = {.fd = fd, .events = POLLIN};
+    if (data[0] & 4) poll(&answer, 1, WAIT_MS);
     shutdown(fd, SHUT_WR);
     read_all(fd, &got);
     close(fd);

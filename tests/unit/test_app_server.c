@@ -361,6 +361,9 @@ static const struct {
     {"DELETE", "/", "", 405},
     {"GET", "/nothing", "", 404},
     {"GET", "/../etc/passwd", "", 404},
+    {"GET", "/%00", "", 404},
+    {"GET", "/%2e%2e/page.js", "", 404},
+    {"GET", "/health?x=%zz", "", 200},
 };
 
 static void who_may_ask(void **state)
