@@ -70,7 +70,7 @@ typedef struct llada_model llada_model; /* weights, tokenizer, chat layout */
 
 typedef struct {
     size_t size;
-    bool use_mmap;           /* map the file (default); false: read it into memory */
+    bool use_mmap;           /* map the file (default); false: read it into memory (not with a mem_budget) */
     const char *chat_layout; /* NULL: decided from the file; else "llada", "chatml", ... */
     uint64_t mem_budget;     /* bytes for weights, sessions and all else; 0 (default): no bound.  What does not fit is
                                 read anew each pass, ahead of the computation; a budget that cannot work is refused with

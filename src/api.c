@@ -91,7 +91,7 @@ llada_status tools_model_open(llada_model **out, const char *path, const llada_m
     char warn[256] = "";
     llada_status st;
     if (path)
-        st = gguf_open(&file, path, o.use_mmap, warn, sizeof warn, err);
+        st = gguf_open(&file, path, o.use_mmap || o.mem_budget, warn, sizeof warn, err);
     else
         st = gguf_open_memory(&file, llada_builtin_begin, (size_t)(llada_builtin_end - llada_builtin_begin), warn,
                               sizeof warn, err);

@@ -216,10 +216,9 @@ llada_status weight_plan_make(weight_plan *out, const graph *g, const device_mem
     llada_status st = make(out, g, mem, contexts, part_bytes, false, &least, err);
     if (st == LLADA_OK && !out->part) st = make(out, g, mem, contexts, part_bytes, true, &least, err);
     if (st == LLADA_OK && !out->part)
-        st = llada_fail(
-            err, LLADA_BAD_ARG,
-            "a memory budget of %zu bytes can't work: the smallest that can is %zu, of which sessions take %zu",
-            mem->budget, least, contexts);
+        st = llada_fail(err, LLADA_BAD_ARG,
+                        "a memory budget of %zu bytes can't work: the smallest that can is %zu, %zu of it for sessions%s",
+                        mem->budget, least, contexts, contexts ? "" : " (none is open yet)");
     if (st == LLADA_OK) finish(out, mem);
     else weight_plan_free(out);
     return st;

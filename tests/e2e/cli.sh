@@ -209,6 +209,25 @@ expect 1 '/dev/full' -- run -q -p "$question" --trace /dev/full
 
 expect 0 -- info
 has 'tiny-llada' 'vocabulary' '1216'
+cp "$root/tests/fixtures/net-llada.gguf" net.gguf
+expect 0 -- info net.gguf --plan --mem-budget 64M
+has 'stays' 'streams' 'a pass' 'most alive'
+expect 0 -- info net.gguf --plan --mem-budget 64M --json
+has '"held_parts"' '"work_live"'
+expect 2 'go together' -- info net.gguf --plan
+expect 2 'smallest that can is' -- info net.gguf --plan --mem-budget 10K
+expect 2 'is not a size' -- run --mem-budget 2X -p x
+expect 2 'is not a size' -- run --mem-budget 0x10 -p x
+expect 2 'smallest that can is' -- run -m net.gguf --mem-budget 10K -p x
+expect 2 'in memory already' -- run --mem-budget 1G -p x
+expect 2 'none of residency' -- bench generate -m net.gguf --mem-budget 1M --without plan
+expect 2 'needs -m FILE' -- devices --profile
+XDG_CACHE_HOME=$PWD/cache expect 0 -- devices --profile -m net.gguf
+has 'storage' 'memory'
+XDG_CACHE_HOME=$PWD/cache expect 0 -- devices --profile -m net.gguf --json
+json
+has '"read_rate"'
+XDG_CACHE_HOME=/dev/full expect 1 'cannot' -- devices --profile -m net.gguf
 expect 0 -- devices
 has 'cpu' 'threads'
 expect 0 -- devices --json
