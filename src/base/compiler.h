@@ -13,6 +13,7 @@
 #if defined(__x86_64__)
 #define KEEP_ORDER(v) __asm__("" : "+x"(v)) /* sums of vectors stay in the order written: other orders spill */
 #define READ_XCR0(lo, hi) __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0)) /* registers the system saves */
+#define TILE_CONFIG(c) __asm__ volatile("ldtilecfg %0" : : "m"(c) : "memory") /* what was written is read by tiles */
 #endif
 
 /* One turn of a spin loop: tells the core to let its twin run. */

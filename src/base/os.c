@@ -6,8 +6,10 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -200,4 +202,20 @@ int os_cores(void)
     if (n < 1)
         n = (int)sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n;
+}
+
+void os_cpu_caps(uint64_t caps[2])
+{
+    caps[0] = getauxval(AT_HWCAP);
+    caps[1] = getauxval(AT_HWCAP2);
+}
+
+bool os_allow_tiles(void)
+{
+#if defined(__x86_64__)
+    enum { REQUEST = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM and the state's number, Linux 5.16 */
+    return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+#else
+    return false;
+#endif
 }

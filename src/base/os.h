@@ -34,6 +34,8 @@ bool os_map_lost(const os_file *f, const char *path);
 double os_seconds(void);     /* monotonic */
 size_t os_page_size(void);
 int os_cores(void);          /* cores this process may run on */
+void os_cpu_caps(uint64_t caps[2]); /* what the system says the processor can do: AT_HWCAP, AT_HWCAP2 */
+bool os_allow_tiles(void);   /* asks that this process may use AMX tiles; false: refused, or an older system */
 uint64_t os_free_memory(void); /* bytes that can be taken without swapping; a cgroup limit counts; 0: unknown */
 uint64_t os_free_memory_in(const char *root); /* the same with the folders proc and sys below root: for tests */
 const char *os_why(int code); /* an errno value in words, for the end of a sentence */

@@ -3,12 +3,7 @@
  * check_kernels.c checks all others. */
 #if defined(__x86_64__)
 
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
-#else
-#pragma GCC target("avx2,fma,f16c")
-#endif
-#include "emulate_avx512.h"
+#include "emulate_begin.h"
 
 #include "../../src/device/cpu/x86/mm_avx512.c"
 #include "../../src/device/cpu/x86/row_avx512.c"
@@ -19,11 +14,7 @@
 #include "../../src/device/cpu/x86/attn_avx512.c"
 #undef dots
 #undef mix
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC reset_options
-#endif
+#include "emulate_end.h"
 
 #define CHECK_TABLES_ONLY
 #include "check_kernels.c"

@@ -78,7 +78,7 @@ static void check_qmm(const kern_table *t, const quant_grid *g, int m, int k, bo
 
 static void qmm(const kern_table *t)
 {
-    static const int ms[] = { 1, 2, 3, 4, 5, 6, 7, 13 }, blocks[] = { 1, 2, 3, 16 };
+    static const int ms[] = { 1, 2, 3, 4, 5, 6, 7, 13, 16, 35 }, blocks[] = { 1, 2, 3, 16 };
     now = t->qmm.name;
     for (int a = 0; a < N_GRIDS; a++)
         for (size_t b = 0; b < sizeof ms / sizeof *ms; b++)

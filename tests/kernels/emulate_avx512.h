@@ -145,12 +145,34 @@ static inline __m256i e_maskz_loadu16(emask t, const void *p)
     return _mm256_loadu_si256((const __m256i *)v);
 }
 
+static inline __m256i e_dpbusd8(__m256i sum, __m256i u, __m256i v)
+{
+    const __m256i low = _mm256_set1_epi16(255);
+    __m256i even = _mm256_madd_epi16(_mm256_and_si256(u, low), _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8));
+    __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(v, 8));
+    return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
+}
+
+static inline e512i e_dpbusd(e512i sum, e512i u, e512i v)
+{
+    return (e512i){ e_dpbusd8(sum.lo, u.lo, v.lo), e_dpbusd8(sum.hi, u.hi, v.hi) };
+}
+
+static inline e512i e_set1_i(int32_t x) { return (e512i){ _mm256_set1_epi32(x), _mm256_set1_epi32(x) }; }
+
+static inline e512i e_loadu_i(const void *p)
+{
+    const __m256i *v = p;
+    return (e512i){ _mm256_loadu_si256(v), _mm256_loadu_si256(v + 1) };
+}
+
 #define __m512                           e512
 #define __m512i                          e512i
 #define __m512d                          e512d
 #define __mmask16                        emask
 #define _mm512_setzero_ps()              e_set1(0)
 #define _mm512_set1_ps                   e_set1
+#define _mm512_loadu_ps(p)               e_from(p)
 #define _mm512_maskz_loadu_ps            e_maskz_loadu
 #define _mm512_mask_storeu_ps            e_mask_storeu
 #define _mm512_storeu_ps(p, x)           e_mask_storeu(p, 0xffff, x)
@@ -185,5 +207,12 @@ static inline __m256i e_maskz_loadu16(emask t, const void *p)
 #define _mm512_cvtph_ps          e_cvtph
 #define _mm512_broadcastss_ps(x) e_set1(_mm_cvtss_f32(x))
 #define _mm256_maskz_loadu_epi16 e_maskz_loadu16
+#define _mm512_setzero_si512()   e_set1_i(0)
+#define _mm512_set1_epi32        e_set1_i
+#define _mm512_loadu_si512       e_loadu_i
+#undef _mm512_dpbusd_epi32
+#define _mm512_dpbusd_epi32 e_dpbusd
+#undef _mm256_dpbusd_avx_epi32
+#define _mm256_dpbusd_avx_epi32 e_dpbusd8 /* AVX-VNNI */
 
 #endif

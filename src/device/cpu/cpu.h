@@ -9,8 +9,7 @@
 enum {
     MM_ROWS = 512,  /* rows of x a panel of weights is used for before the next is decoded */
     SCORE_ROWS = 32, /* rows of scores kept at a time */
-    Q_KC = 512,      /* values of k in a panel of levels: a multiple of every block; 16 KiB stay in the first cache */
-    Q_ROWS = 12      /* rows between two fetches ahead: a multiple of the kernels' tiles */
+    Q_KC = 512       /* values of k in a panel of levels: a multiple of every block; 16 KiB stay in the first cache */
 };
 
 struct device_weights {

@@ -109,6 +109,7 @@ typedef struct {
     KERN_ENTRY(kern_expand_fn) expand[QT_COUNT]; /* fn NULL, here and below: by way of rows of levels, and weave */
     KERN_ENTRY(kern_expand_tiles_fn) expand_tiles[QT_COUNT];
     KERN_ENTRY(kern_qmm_fn) qmm;
+    int qmm_rows; /* rows of a call of it, between which weights are fetched ahead: a multiple of its tiles */
     KERN_ENTRY(kern_unpack_fn) unpack[QT_COUNT]; /* fn NULL: not a type, or one that can't be decoded yet */
     KERN_ENTRY(kern_norm_fn) norm;
     KERN_ENTRY(kern_rope_fn) rope[2]; /* by rope_style */
@@ -148,7 +149,7 @@ kern_weave_fn weave_avx2;
 quant_levels_fn levels_q8_0_avx2, levels_q4_k_avx2, levels_q5_k_avx2, levels_q6_k_avx2;
 kern_expand_fn expand_q4_0_avx2;
 kern_expand_tiles_fn expand_tiles_q4_0_avx2, expand_tiles_q8_0_avx2;
-kern_qmm_fn qmm_avx2;
+kern_qmm_fn qmm_avx2, qmm_avxvnni, qmm_avx512vnni, qmm_amx;
 kern_unpack_fn unpack_f16_avx2, unpack_bf16_avx2, unpack_q8_0_avx2, unpack_q4_0_avx2;
 kern_unpack_fn unpack_f16_avx512, unpack_bf16_avx512, unpack_q8_0_avx512, unpack_q4_0_avx512;
 kern_norm_fn norm_avx2, norm_avx512;
@@ -160,6 +161,11 @@ kern_mix_fn mix_f32_avx2, mix_f16_avx2, mix_f32_avx512, mix_f16_avx512;
 kern_half_fn half_avx2;
 #elif defined(__aarch64__)
 kern_mm_fn mm_f32_4x5_neon;
+kern_quantize_fn quantize_neon;
+kern_weave_fn weave_neon;
+kern_expand_fn expand_q4_0_neon;
+kern_expand_tiles_fn expand_tiles_q4_0_neon, expand_tiles_q8_0_neon;
+kern_qmm_fn qmm_neon, qmm_dotprod, qmm_i8mm;
 kern_unpack_fn unpack_f16_neon, unpack_bf16_neon, unpack_q8_0_neon, unpack_q4_0_neon;
 kern_norm_fn norm_neon;
 kern_rope_fn rope_pairs_neon, rope_halves_neon;

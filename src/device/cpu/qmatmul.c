@@ -106,14 +106,14 @@ static void put(const product *b, const float *sums, int i0, int m, int j, int n
 static void stripe(const product *b, const cpu_scratch *s, int i0, int m, int j, int hi)
 {
     const quant_grid *grid = &quant_get(b->w->type)->grid;
-    const int nr = hi - j < QCOLS ? hi - j : QCOLS;
+    const int nr = hi - j < QCOLS ? hi - j : QCOLS, most = b->c->k.qmm_rows;
 
     for (int p = 0; p < b->k; p += Q_KC) {
         const int k = b->k - p < Q_KC ? b->k - p : Q_KC;
         product_ahead next = product_ahead_of(b, j, nr, p, Q_KC, hi);
         panel_fill(b, s, j, p, k);
-        for (int i = 0; i < m; i += Q_ROWS) {
-            const int rows = m - i < Q_ROWS ? m - i : Q_ROWS;
+        for (int i = 0; i < m; i += most) {
+            const int rows = m - i < most ? m - i : most;
             const kern_qrows x = rows_from(&b->c->qx, (size_t)(i0 + i) * (size_t)b->k + (size_t)p);
             product_fetch(&next, i + rows, m);
             b->c->k.qmm.fn(s->sums + (size_t)i * QCOLS, &x, (size_t)b->k, rows, &s->qpanel, k, grid, p > 0);

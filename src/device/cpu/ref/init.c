@@ -16,6 +16,7 @@ void kern_init_ref(kern_table *t)
     KERN_PUT(t->quantize, quantize_ref);
     KERN_PUT(t->weave, weave_ref);
     KERN_PUT(t->qmm, qmm_ref);
+    t->qmm_rows = 12;
     KERN_PUT(t->norm, norm_ref);
     KERN_PUT(t->rope[0], rope_pairs_ref);
     KERN_PUT(t->rope[1], rope_halves_ref);

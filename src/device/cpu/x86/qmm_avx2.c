@@ -3,29 +3,18 @@
  * of 5-bit ones, 2 of 6-bit ones.  8-bit levels are turned into signed weights and their signs handed to x, where a
  * single pair is at most 2 * 128 * 127 = 32512. */
 #include <float.h>
+#include <immintrin.h>
 
-#include "device/cpu/kern.h"
-#include "device/cpu/x86/vec_avx2.h"
-
-enum { MR = 3, NV = 2, LANES = 8, HALVES = QCOLS / (NV * LANES) };
-
-/* How the levels of a grid are multiplied: constants at each call of tile(). */
-typedef struct {
-    int sub, run; /* run 0: 8-bit levels */
-    bool low;
-} shape;
-
-static ALWAYS_INLINE __m256i quad_of(const int8_t *x)
-{
-    int32_t v;
-    memcpy(&v, x, sizeof v);
-    return _mm256_set1_epi32(v);
-}
+enum { LANES = 8, NV = 2, SIGNED_BYTES = 1 };
+typedef __m256 vec_f;
+typedef __m256i vec_i;
+#define MR 3
+#define VEC(op) _mm256_##op
+#include "device/cpu/x86/qmm_tile.h"
 
 static ALWAYS_INLINE __m256i levels(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
-/* Exact sums over one block of the grid, of mr rows and NV * 8 columns. */
-static ALWAYS_INLINE void sums(int mr, shape s, __m256i out[MR][NV], const int8_t *const x[MR], const uint8_t *w)
+static ALWAYS_INLINE void sums(int mr, shape s, vec_i out[MR][NV], const int8_t *const x[MR], const uint8_t *w)
 {
     const __m256i ones = _mm256_set1_epi16(1), top = _mm256_set1_epi8((char)128);
     const int quads = s.sub / QQUAD, run = s.run ? s.run : 1;
@@ -42,7 +31,7 @@ static ALWAYS_INLINE void sums(int mr, shape s, __m256i out[MR][NV], const int8_
                 size[j] = s.run == 0 ? _mm256_abs_epi8(u[j]) : u[j];
             }
             for (int i = 0; i < mr; i++) {
-                const __m256i v = quad_of(x[i] + (q + r) * QQUAD);
+                const __m256i v = _mm256_set1_epi32(quad_at(x[i] + (q + r) * QQUAD));
                 for (int j = 0; j < NV; j++) {
                     __m256i p = _mm256_maddubs_epi16(size[j], s.run == 0 ? _mm256_sign_epi8(v, u[j]) : v);
                     pairs[i][j] = r ? _mm256_add_epi16(pairs[i][j], p) : p;
@@ -56,76 +45,10 @@ static ALWAYS_INLINE void sums(int mr, shape s, __m256i out[MR][NV], const int8_
     }
 }
 
-/* mr rows from row i on and the columns from `col` on, all of k. */
-static ALWAYS_INLINE void tile(int mr, shape s, float *c, const kern_qrows *x, size_t ldx, int i0, int col,
-                               const kern_qpanel *w, int k, int zero, bool add)
-{
-    const float *sum = s.sub == QSUB ? x->sum16 : x->sum32, *scale[MR], *total[MR];
-    const __m256 zeros = _mm256_set1_ps((float)zero);
-    const int8_t *q[MR];
-    __m256 acc[MR][NV];
-
-    c += (size_t)i0 * QCOLS + col;
-    for (int i = 0; i < mr; i++) {
-        const size_t at = (size_t)(i0 + i) * ldx;
-        q[i] = x->q + at;
-        scale[i] = x->scale + at / QBLOCK;
-        total[i] = sum + at / (size_t)s.sub;
-        for (int j = 0; j < NV; j++)
-            acc[i][j] = add ? _mm256_loadu_ps(c + i * QCOLS + j * LANES) : _mm256_setzero_ps();
-    }
-    for (int b = 0; b < k / s.sub; b++) {
-        const size_t row = (size_t)b * QCOLS + (size_t)col;
-        __m256i n[MR][NV];
-        sums(mr, s, n, q, w->level + (size_t)b * (size_t)s.sub * QCOLS + (size_t)col * QQUAD);
-        for (int i = 0; i < mr; i++) {
-            const __m256 d = _mm256_broadcast_ss(scale[i] + b * s.sub / QBLOCK), t = _mm256_broadcast_ss(total[i] + b);
-            for (int j = 0; j < NV; j++) {
-                __m256 f = _mm256_cvtepi32_ps(n[i][j]), ws = _mm256_loadu_ps(w->scale + row + j * LANES);
-                if (s.low)
-                    acc[i][j] = _mm256_fnmadd_ps(_mm256_loadu_ps(w->low + row + j * LANES), _mm256_mul_ps(d, t), acc[i][j]);
-                else if (s.run)
-                    f = _mm256_fnmadd_ps(zeros, t, f); /* whole numbers below 2^24: exact */
-                acc[i][j] = _mm256_fmadd_ps(_mm256_mul_ps(ws, d), f, acc[i][j]);
-            }
-            q[i] += s.sub;
-        }
-    }
-    for (int i = 0; i < mr; i++)
-        for (int j = 0; j < NV; j++) _mm256_storeu_ps(c + i * QCOLS + j * LANES, acc[i][j]);
-}
-
-static ALWAYS_INLINE void rows(shape s, float *c, const kern_qrows *x, size_t ldx, int m, const kern_qpanel *w, int k,
-                               int zero, bool add)
-{
-    for (int i = 0; i < m; i += MR)
-        for (int h = 0; h < HALVES; h++) {
-            const int col = h * NV * LANES;
-            switch (m - i) {
-            case 1: tile(1, s, c, x, ldx, i, col, w, k, zero, add); break;
-            case 2: tile(2, s, c, x, ldx, i, col, w, k, zero, add); break;
-            default: tile(3, s, c, x, ldx, i, col, w, k, zero, add); break;
-            }
-        }
-}
-
 void qmm_avx2(float *c, const kern_qrows *x, size_t ldx, int m, const kern_qpanel *w, int k, const quant_grid *g,
               bool add)
 {
-    if (g->sub == QSUB && g->low)
-        rows((shape){ QSUB, 2, true }, c, x, ldx, m, w, k, 0, add);
-    else if (g->sub == QSUB)
-        rows((shape){ QSUB, 2, false }, c, x, ldx, m, w, k, g->zero, add);
-    else if (g->bits == 8)
-        rows((shape){ QBLOCK, 0, false }, c, x, ldx, m, w, k, g->zero, add);
-    else if (g->bits == 5 && g->low)
-        rows((shape){ QBLOCK, 4, true }, c, x, ldx, m, w, k, 0, add);
-    else if (g->bits == 5)
-        rows((shape){ QBLOCK, 4, false }, c, x, ldx, m, w, k, g->zero, add);
-    else if (g->low)
-        rows((shape){ QBLOCK, 8, true }, c, x, ldx, m, w, k, 0, add);
-    else
-        rows((shape){ QBLOCK, 8, false }, c, x, ldx, m, w, k, g->zero, add);
+    by_grid(c, x, ldx, m, w, k, g, add);
 }
 
 /* ------------------------------------------------------------ x */
