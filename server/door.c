@@ -72,21 +72,27 @@ static void release(conn *c)
     *c = (conn){.state = CONN_FREE};
 }
 
-/* One whose request has come and only waits for its thread is not idle. */
-static bool is_idle(const conn *c)
+static bool is_leaving(const conn *c, double seconds) { return c->state == CONN_LEAVING; }
+
+/* Whose side is closed is gone; whose request has come, and only waits for its thread, is not idle. */
+static bool is_idle(const conn *c, double seconds)
 {
+    struct pollfd p = {.fd = c->own, .events = POLLRDHUP};
     int unread = 0;
-    return ioctl(c->own, FIONREAD, &unread) || unread == 0;
+    if ((c->state != CONN_READING && c->state != CONN_BODY) || c->shut) return false;
+    if (poll(&p, 1, 0) > 0) return true;
+    if (ioctl(c->own, FIONREAD, &unread) == 0 && unread > 0) return false;
+    return seconds >= (c->state == CONN_BODY ? BODY_SECONDS : IDLE_SECONDS);
 }
 
-static conn *oldest(door *d, conn_state state, double seconds)
+/* The one who has been so for longest. */
+static conn *oldest(door *d, bool (*is)(const conn *c, double seconds))
 {
     conn *found = NULL;
-    double before = now_seconds() - seconds;
+    double now = now_seconds();
     for (int i = 0; i < DOOR_MOST_CONNS; i++) {
         conn *c = &d->conns[i];
-        if (c->state != state || c->shut || c->since > before || (found && found->since < c->since)) continue;
-        if (state == CONN_LEAVING || is_idle(c)) found = c;
+        if ((!found || c->since < found->since) && is(c, now - c->since)) found = c;
     }
     return found;
 }
@@ -96,7 +102,7 @@ static conn *place(door *d)
 {
     for (int i = 0; i < DOOR_MOST_CONNS; i++)
         if (d->conns[i].state == CONN_FREE) return &d->conns[i];
-    conn *c = oldest(d, CONN_LEAVING, 0);
+    conn *c = oldest(d, is_leaving);
     if (c) release(c);
     return c;
 }
@@ -113,8 +119,7 @@ static void shut(conn *c, bool reset)
 static bool make_room(door *d)
 {
     if (count_inside(d) < DOOR_PLACES) return true;
-    conn *c = oldest(d, CONN_READING, IDLE_SECONDS);
-    if (!c) c = oldest(d, CONN_BODY, BODY_SECONDS);
+    conn *c = oldest(d, is_idle);
     if (c) shut(c, false);
     return c != NULL;
 }

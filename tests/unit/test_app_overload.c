@@ -317,6 +317,18 @@ static void everybody_is_answered(void **state)
     seconds_until_idle(p);
 }
 
+/* Those who came and went at once hold no place, whether their threads have noticed or not. */
+static void passers_by(void **state)
+{
+    const place *p = *state;
+    for (int i = 0; i < 300; i++) {
+        int fd = dial(p->port);
+        if (i % 2) send_all(fd, "GET /he", 7);
+        close(fd);
+        if (i % 10 == 9) json_decref(call_json(p->port, "/health", NULL, 200));
+    }
+}
+
 static double health_seconds(const place *p)
 {
     double began = now_seconds();
@@ -504,7 +516,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clients_leave), cmocka_unit_test(dead_entries), cmocka_unit_test(crowd),
         cmocka_unit_test(full_line), cmocka_unit_test(everybody_is_answered),
-        cmocka_unit_test(idle_connections), cmocka_unit_test(health_does_not_wait), cmocka_unit_test(slow_senders),
+        cmocka_unit_test(passers_by), cmocka_unit_test(idle_connections),
+        cmocka_unit_test(health_does_not_wait), cmocka_unit_test(slow_senders),
         cmocka_unit_test(slow_readers), cmocka_unit_test(flat), cmocka_unit_test(drain),
     };
     return cmocka_run_group_tests(tests, open_place, close_place);
