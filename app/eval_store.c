@@ -64,6 +64,7 @@ uint64_t store_model_key(const app_model *am, const options *o)
     h = app_hash(h, &am->info.file_bytes, sizeof am->info.file_bytes);
     h = app_hash(h, &am->info.n_params, sizeof am->info.n_params);
     h = app_hash(h, &o->kv, sizeof o->kv);
+    if (o->device) h = app_hash(h, o->device, strlen(o->device));
     FILE *f = o->model ? fopen(o->model, "rbe") : NULL;
     if (!f) return h;
     char *buf = app_new(SAMPLE, 1);

@@ -112,6 +112,9 @@ int app_model_open(app_model *am, const options *o, bool about)
     mo.chat_layout = o->chat_layout;
     mo.mem_budget = (uint64_t)o->mem_budget;
     if (o->mem_budget) mo.read_rate = profile_load(o->model).read_rate;
+    mo.device = o->device;
+    mo.transport = o->transport;
+    mo.npu_memory = (uint64_t)o->npu_memory << 20;
     llada_status st = tools_model_open(&am->m, o->model, &mo, without, &err);
     if (st) {
         const char *slash = o->model ? strrchr(o->model, '/') : NULL, *file = slash ? slash + 1 : o->model;
@@ -122,6 +125,9 @@ int app_model_open(app_model *am, const options *o, bool about)
     }
     am->info.size = sizeof am->info;
     llada_model_get_info(am->m, &am->info);
+    llada_model_device(am->m, am->device, sizeof am->device);
+    am->tell_device = o->device && strcmp(o->device, "cpu") != 0 && !o->quiet;
+    if (am->tell_device) app_note("device: %s", am->device);
     return EXIT_FINE;
 }
 
@@ -141,7 +147,14 @@ void app_memory_note(const app_model *am, const options *o)
     text_free(&t);
 }
 
-void app_model_close(app_model *am) { llada_model_close(&am->m); }
+/* Says what became of the device meanwhile. */
+void app_model_close(app_model *am)
+{
+    char now[sizeof am->device] = "";
+    if (am->m && am->tell_device) llada_model_device(am->m, now, sizeof now);
+    if (now[0] && strcmp(now, am->device) != 0) app_note("device: %s", now);
+    llada_model_close(&am->m);
+}
 
 int app_session_open(llada_session **s, const app_model *am, const llada_recipe *r, const options *o, int64_t ctx)
 {

@@ -9,6 +9,8 @@ typedef struct {
     llada_model *m; /* owned */
     llada_model_info info;
     bool builtin;
+    bool tell_device;
+    char device[256]; /* what passes ran on when the model was opened, and why */
 } app_model;
 
 /* Opens the model of the options.  Says on stderr when it is the small one built in, and with `about` what that can do

@@ -29,11 +29,12 @@ typedef struct {
 typedef struct {
     bool help, version;
     /* model and machine */
-    const char *model, *chat_layout;
+    const char *model, *chat_layout, *device, *transport;
     bool no_mmap;
     int64_t mem_budget;   /* bytes; 0: no bound */
     int64_t kv;           /* 0: the library's default; 1: f32; 2: f16 */
     int64_t ctx, threads; /* 0: the library's default */
+    int64_t npu_memory;   /* MiB; 0: the library's default */
     uint64_t cpu_mask;
     int64_t seed;         /* -1: a random one */
     /* the request */

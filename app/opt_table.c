@@ -27,6 +27,12 @@ static const opt_def table[] = {
     {"--ctx -c --ctx-size", OPT_INT, SESSION | CMD_INFO, AT(ctx), 1, LLADA_MAX_CTX, true, "N",
      "most positions, prompt and answer together", NULL},
     {"--kv", OPT_WORD, SESSION | CMD_INFO, AT(kv), 0, 0, true, "f32|f16", "how keys and values are kept", NULL},
+    {"--device", OPT_TEXT, SESSION, AT(device), 0, 0, true, "cpu|npu|auto",
+     "what passes run on (default auto: the NPU where there is one)", NULL},
+    {"--transport", OPT_TEXT, SESSION, AT(transport), 0, 0, true, "NAME",
+     "to the NPU: fastrpc (default), or an emulation: inproc, loopback:PROGRAM", NULL},
+    {"--npu-memory", OPT_INT, SESSION, AT(npu_memory), 1, 1 << 20, true, "MIB",
+     "most memory the NPU may have mapped at a time", NULL},
     {"--cpu-mask", OPT_MASK, SESSION, AT(cpu_mask), 0, 0, true, "LIST",
      "CPU features that may be used: names with commas, none, all, or a number", NULL},
 

@@ -77,6 +77,9 @@ typedef struct {
                                 the smallest that can, by this call or when a session is opened */
     double read_rate;        /* with a budget: what the storage reads, in bytes a second; 0: unknown */
     double pass_seconds;     /* with a budget: what a pass computes, in seconds; 0: unknown */
+    const char *device;      /* "cpu", "npu", or "auto" (NULL): the NPU where there is one; see llada_model_device */
+    const char *transport;   /* to the NPU: "fastrpc" (NULL), or an emulation: "inproc", "loopback:PROGRAM" */
+    uint64_t npu_memory;     /* bytes the NPU may have mapped at a time; 0: what it has */
 } llada_model_opts;
 
 LLADA_API void llada_model_opts_defaults(llada_model_opts *o);
@@ -113,6 +116,10 @@ typedef struct {
 } llada_memory;
 
 LLADA_API void llada_model_memory(const llada_model *m, llada_memory *out);
+/* The device that passes run on now, "cpu" or "npu", and a sentence why (may be NULL).  An NPU that is missing,
+ * refuses, fails its self-test or breaks down in the middle of a request is no error: the CPU takes over, from the pass
+ * that failed, and the sentence says what happened. */
+LLADA_API const char *llada_model_device(const llada_model *m, char *buf, size_t cap);
 
 /* ---------------------------------------------------------------- text and tokens */
 

@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "decode/decode.h"
 #include "device/cpu/features.h"
+#include "device/npu/npu.h"
 #include "model/builtin.h"
 #include "model/model.h"
 #include "tools.h"
@@ -15,7 +16,9 @@
 
 struct llada_model {
     model *m;            /* owned */
-    device_weights *w;   /* owned; borrows m's graph */
+    const device *dev;
+    device_weights *w;   /* owned; dev's; borrows m's graph */
+    char note[256];      /* why the CPU; the NPU has its own */
 };
 
 struct llada_session {
@@ -66,8 +69,32 @@ static device_memory memory_of(const llada_model *lm, const llada_model_opts *o,
                            .read_rate = o->read_rate, .pass_seconds = o->pass_seconds, .without = without};
 }
 
+/* On "auto" an NPU that does not serve leaves no trace but the reason. */
 static llada_status open_weights(llada_model *lm, const llada_model_opts *o, unsigned without, llada_err *err)
 {
+    const char *name = o->device ? o->device : "auto";
+    const bool only_npu = !strcmp(name, "npu"), only_cpu = !strcmp(name, "cpu");
+    llada_err why = {.text = "the CPU was asked for"};
+    npu_transport *t = NULL;
+    llada_status st = LLADA_OK;
+    if (!only_npu && !only_cpu && strcmp(name, "auto") != 0)
+        return llada_fail(err, LLADA_BAD_ARG, "'%.40s' is no device: there are cpu, npu and auto", name);
+    if (o->mem_budget && only_npu)
+        return llada_fail(err, LLADA_UNSUPPORTED, "a memory budget is kept by the CPU device alone, not by the NPU");
+    if (o->mem_budget) snprintf(why.text, sizeof why.text, "a memory budget is kept by the CPU device alone");
+    if (!only_cpu && !o->mem_budget)
+        st = npu_transport_open(&t, &(npu_settings){.transport = o->transport, .budget = o->npu_memory}, &why);
+    if (st == LLADA_BAD_ARG) return llada_fail(err, st, "%s", why.text); /* a wrong name is the caller's to correct */
+    snprintf(lm->note, sizeof lm->note, "%s", why.text);
+    lm->dev = &device_cpu;
+    if (t || only_npu) {
+        if ((st = npu_weights_open_on(&lm->w, &lm->m->g, &t, why.text, err))) return st;
+        lm->dev = &device_npu;
+        if (only_npu || npu_serves(lm->w)) return LLADA_OK;
+        npu_note(lm->w, lm->note, sizeof lm->note);
+        device_npu.weights_close(&lm->w);
+        lm->dev = &device_cpu;
+    }
     if (!o->mem_budget) return device_cpu.weights_open(&lm->w, &lm->m->g, err);
     device_memory mem = memory_of(lm, o, without);
     return device_cpu.weights_within(&lm->w, &lm->m->g, &mem, err);
@@ -114,7 +141,7 @@ fail:
 void llada_model_close(llada_model **mp)
 {
     if (!mp || !*mp) return;
-    if ((*mp)->w) device_cpu.weights_close(&(*mp)->w);
+    if ((*mp)->w) (*mp)->dev->weights_close(&(*mp)->w);
     model_close(&(*mp)->m);
     mem_free(*mp);
     *mp = NULL;
@@ -136,13 +163,24 @@ void llada_model_get_info(const llada_model *lm, llada_model_info *out)
 void llada_model_memory(const llada_model *lm, llada_memory *out)
 {
     device_memory_use u;
-    device_cpu.memory(lm->w, &u);
+    if (lm->dev->memory)
+        lm->dev->memory(lm->w, &u);
+    else
+        u = (device_memory_use){0};
     *out = (llada_memory){
         .size = sizeof *out, .budget = u.budget, .total = u.total, .held = u.held, .streamed = u.stream,
         .slot_bytes = u.slot_bytes, .slots = u.slots, .parts = u.parts, .held_parts = u.held_parts, .direct = u.direct,
         .bytes_read = u.bytes, .transfer_seconds = u.transfer, .stall_seconds = u.stall, .passes = u.passes,
         .overlap = u.transfer > u.stall ? 1 - u.stall / u.transfer : 0,
     };
+}
+
+const char *llada_model_device(const llada_model *lm, char *buf, size_t cap)
+{
+    const bool npu = lm->dev == &device_npu;
+    if (npu && buf && cap) npu_note(lm->w, buf, cap);
+    if (!npu && buf && cap) snprintf(buf, cap, "%s", lm->note);
+    return npu && npu_serves(lm->w) ? "npu" : "cpu";
 }
 
 /* ---------------------------------------------------------------- text */
@@ -214,7 +252,7 @@ llada_status llada_session_open(llada_session **out, const llada_model *lm, cons
                           .cpu_mask = o.cpu_mask, .latency = o.latency, .n_latency = o.n_latency};
     llada_session *s = mem_new(sizeof *s);
     if (!s) return llada_fail(err, LLADA_NO_MEMORY, "no memory for the session");
-    st = decoder_open(&s->d, lm->m, &device_cpu, lm->w, r, &lim, err);
+    st = decoder_open(&s->d, lm->m, lm->dev, lm->w, r, &lim, err);
     if (st) {
         mem_free(s);
         return st;

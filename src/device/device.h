@@ -13,16 +13,12 @@
 
 #include <stdatomic.h>
 
+#include "device/columns.h"
 #include "format/gguf.h"
 #include "graph/graph.h"
 #include "graph/score.h"
 
 enum { PASS_GROUPS = 2 };
-
-typedef struct {
-    const int32_t *slot, *pos; /* columns by rising position */
-    int n;
-} pass_cols;
 
 typedef struct {
     int n;                      /* rows */
@@ -53,6 +49,10 @@ typedef struct {
     bool kv_f16;
     uint64_t cpu_mask;
     device_ctx *kv_of; /* use that context's K,V store (same device and weights) instead of an own one; NULL: own */
+    /* Use this memory, the caller's until close: half floats, [layer][K, V][slots][kv_stride]; NULL: own or kv_of's.
+     * For two devices that work on one store. */
+    void *kv_at;
+    size_t kv_stride;
 } device_limits;
 
 /* Parts of the memory runtime that a benchmark leaves out. */

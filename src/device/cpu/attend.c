@@ -35,38 +35,16 @@ void cpu_store_kv(const device_ctx *c, const pass *p, int layer, const float *k,
     }
 }
 
-/* The first column at or behind a position. */
-static int find_column(const pass_cols *g, int32_t pos)
-{
-    int lo = 0, hi = g->n;
-
-    while (lo < hi) {
-        int mid = lo + (hi - lo) / 2;
-        if (g->pos[mid] < pos)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-/* The slots row r sees, by position: its group's list, its own slot standing in for a column at its own position or put
- * in at its place.  Returns how many. */
+/* The slots row r sees. */
 static int row_columns(const pass *p, int r, bool causal, int32_t *out)
 {
-    const pass_cols *g = &p->cols[p->group[r]];
-    int lo = find_column(g, p->pos[r]), rest = lo < g->n && g->pos[lo] == p->pos[r] ? lo + 1 : lo;
-    int other = p->instead ? p->instead[r] : -1, at = other < 0 ? g->n : find_column(g, p->pos[other]);
-
-    if (lo > 0) memcpy(out, g->slot, (size_t)lo * sizeof *out);
-    out[lo] = p->slot[r];
-    if (!causal && g->n > rest) memcpy(out + lo + 1, g->slot + rest, (size_t)(g->n - rest) * sizeof *out);
-    int n = causal ? lo + 1 : lo + 1 + g->n - rest;
-    if (at < g->n && g->pos[at] == p->pos[other] && p->pos[other] != p->pos[r]) {
-        int to = at < lo ? at : at - rest + lo + 1;
-        if (to < n) out[to] = p->slot[other];
+    const int32_t other = p->instead ? p->instead[r] : -1;
+    pass_row row = { .pos = p->pos[r], .slot = p->slot[r], .causal = causal, .instead = other >= 0 };
+    if (other >= 0) {
+        row.instead_pos = p->pos[other];
+        row.instead_slot = p->slot[other];
     }
-    return n;
+    return columns_of(&p->cols[p->group[r]], &row, out);
 }
 
 typedef struct {

@@ -1,5 +1,6 @@
 /* cpu.c - the CPU device: opening and closing.  Everything a pass needs is allocated in cpu_open; run.c uses it. */
 #include "device/cpu/cpu.h"
+#include "device/cpu/part.h"
 
 #include <math.h>
 #include <string.h>
@@ -285,10 +286,15 @@ static bool make_kv(device_ctx *c)
     if (!size_mul((size_t)g->n_kv_head, (size_t)g->head_dim, &row) || !size_add(row, LINE, &row)) return false;
     c->kv_stride = round_up(row, 16) - LINE + 16;
     if (!size_mul((size_t)g->n_layer, 2, &n) || !size_mul(n, c->kv_stride, &n)) return false;
-    if (c->lim.kv_of)
+    if (c->lim.kv_at) {
+        c->kv = c->lim.kv_at;
+        c->kv_stride = c->lim.kv_stride;
+    } else if (c->lim.kv_of) {
         c->kv = c->lim.kv_of->kv;
-    else
+        c->kv_stride = c->lim.kv_of->kv_stride;
+    } else {
         c->kv = c->own_kv = take(c, n, (size_t)c->lim.slots, c->lim.kv_f16 ? 2 : 4);
+    }
     return c->kv != NULL;
 }
 
@@ -347,7 +353,11 @@ static llada_status limits_ok(const device_limits *l, llada_err *err)
 static llada_status shared_ok(const device_weights *w, const device_limits *l, llada_err *err)
 {
     const device_ctx *o = l->kv_of;
+    const size_t row = (size_t)w->g->n_kv_head * (size_t)w->g->head_dim;
 
+    if (l->kv_at && (!l->kv_f16 || o || l->kv_stride < row))
+        return llada_fail(err, LLADA_BAD_ARG, "a K,V store of another device must hold half floats, %zu a row, not %zu",
+                          row, l->kv_stride);
     if (!o) return LLADA_OK;
     if (o->w->g != w->g) return llada_fail(err, LLADA_BAD_ARG, "keys and values of another model can't be used");
     if (o->lim.slots != l->slots || o->lim.kv_f16 != l->kv_f16)
@@ -386,6 +396,8 @@ fail:
     cpu_close(&c);
     return st;
 }
+
+const float *cpu_rope_table(const device_ctx *c) { return c->rope; }
 
 static int cpu_threads(const device_ctx *c) { return pool_threads(c->pool); }
 static size_t cpu_bytes(const device_ctx *c) { return c->bytes; }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/part.h"
 
 /* ------------------------------------------------------------ checks */
 
@@ -40,7 +41,7 @@ static llada_status cols_ok(const device_ctx *c, const pass_cols *g, int number,
     return LLADA_OK;
 }
 
-static llada_status pass_ok(device_ctx *c, const pass *p, llada_err *err)
+llada_status cpu_check(device_ctx *c, const pass *p, llada_err *err)
 {
     llada_status st;
 
@@ -85,7 +86,7 @@ typedef struct {
     const op *o;
 } step;
 
-static float *act(const step *s, tensor_id id) { return (float *)(void *)(s->c->arena + s->c->plan.offset[id]); }
+static float *act(const step *s, tensor_id id) { return cpu_activation(s->c, id); }
 
 static int rows_of(const step *s, tensor_id id)
 {
@@ -298,11 +299,16 @@ static llada_status finite_ok(const step *s, bool ends_layer, llada_err *err)
     return llada_fail(err, LLADA_NUMERIC, "layer %d gives NaN or infinity", o->layer);
 }
 
-static llada_status run_ops(device_ctx *c, const pass *p, llada_err *err)
+float *cpu_activation(const device_ctx *c, tensor_id id)
+{
+    return (float *)(void *)(c->arena + c->plan.offset[id]);
+}
+
+llada_status cpu_run_ops(device_ctx *c, const pass *p, int first, int end, llada_err *err)
 {
     llada_status st = LLADA_OK;
 
-    for (int i = 0; st == LLADA_OK && i < c->g->n_ops; i++) {
+    for (int i = first; st == LLADA_OK && i < end; i++) {
         step s = { c, p, &c->g->ops[i] };
         if (p->stop && atomic_load_explicit(p->stop, memory_order_relaxed))
             return llada_fail(err, LLADA_CANCELLED, "stopped at operator %d of %d", i, c->g->n_ops);
@@ -315,12 +321,12 @@ static llada_status run_ops(device_ctx *c, const pass *p, llada_err *err)
 
 llada_status cpu_run(device_ctx *c, const pass *p, llada_err *err)
 {
-    llada_status st = pass_ok(c, p, err);
+    llada_status st = cpu_check(c, p, err);
     int rounds = scores(p) ? (p->n_want + SCORE_ROWS - 1) / SCORE_ROWS : 0;
 
-    if (st || !c->w->held) return st ? st : run_ops(c, p, err);
+    if (st || !c->w->held) return st ? st : cpu_run_ops(c, p, 0, c->g->n_ops, err);
     if ((st = keeper_begin(c->w->held, rounds, err)) != LLADA_OK) return st;
-    st = run_ops(c, p, err);
+    st = cpu_run_ops(c, p, 0, c->g->n_ops, err);
     keeper_end(c->w->held);
     return st;
 }

@@ -1,0 +1,49 @@
+/* dsp.h - the program that runs on the NPU's scalar core: takes a message, checks it, runs its operators.  One thread;
+ * everything it needs beside the port lies in this record. */
+#ifndef DSP_DSP_H
+#define DSP_DSP_H
+
+#include "device/columns.h"
+#include "device/npu/dsp/port.h"
+
+typedef struct {
+    port *m;                          /* borrowed */
+    port_buffer map[NPU_MAX_BUFFERS]; /* mapped now; they stay from message to message */
+    uint32_t n_map;
+
+    /* the message at hand */
+    const npu_head *head;
+    const npu_buffer *buffers;
+    const npu_tensor *t;
+    const npu_op *ops;
+    int32_t where[NPU_MAX_BUFFERS]; /* place in map of each of its buffers; -1: not mapped */
+    const int32_t *pos, *slot, *group, *instead;
+    pass_cols cols[NPU_GROUPS];
+    npu_reply *reply;
+
+    uint32_t copy[NPU_MAX_MESSAGE / 4]; /* of the message: nobody changes it after it was checked */
+} dsp;
+
+void dsp_open(dsp *d, port *m);
+void dsp_close(dsp *d); /* unmaps all */
+/* Runs a message of so many bytes.  Always fills the reply. */
+void dsp_run(dsp *d, const void *message, uint32_t bytes, npu_reply *reply);
+
+/* check.c: the message in d->copy, without looking at any buffer; and the rows of the pass, which lie in one. */
+bool dsp_check(dsp *d, uint32_t bytes);
+bool dsp_check_rows(const dsp *d);
+
+/* Where a tensor lies for loads and stores; NULL: its buffer is not mapped. */
+uint8_t *dsp_at(const dsp *d, int32_t tensor);
+/* The mapped buffer of a tensor; NULL: not mapped. */
+const port_buffer *dsp_buffer(const dsp *d, int32_t tensor);
+
+/* Operators.  Each returns an npu_status. */
+uint32_t dsp_rmsnorm(dsp *d, const npu_op *o);
+uint32_t dsp_matmul(dsp *d, const npu_op *o);
+uint32_t dsp_rope(dsp *d, const npu_op *o);
+uint32_t dsp_kv(dsp *d, const npu_op *o);
+uint32_t dsp_attention(dsp *d, const npu_op *o);
+uint32_t dsp_swiglu(dsp *d, const npu_op *o);
+
+#endif

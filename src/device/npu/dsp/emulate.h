@@ -1,0 +1,38 @@
+/* emulate.h - the strict emulation of port.h: who provides its memory, and how much there is. */
+#ifndef DSP_EMULATE_H
+#define DSP_EMULATE_H
+
+#include "device/npu/dsp/port.h"
+
+/* Where buffers and memory come from: the process that the emulation runs in. */
+typedef struct {
+    void *user;
+    uint8_t *(*attach)(void *user, uint32_t id, uint32_t bytes); /* what the host sees; NULL: refused */
+    void (*detach)(void *user, uint32_t id, uint8_t *at, uint32_t bytes);
+    void *(*take)(void *user, uint32_t bytes); /* private memory, aligned to a cache line; NULL: none */
+    void (*give)(void *user, void *p, uint32_t bytes);
+} emulate_world;
+
+typedef struct {
+    uint8_t *dst;
+    const uint8_t *src;
+    uint32_t n;
+} emulate_dma;
+
+struct port {
+    emulate_world world;
+    uint8_t *vtcm; /* owned by whoever set the port up; aligned to TILE_BYTES */
+    uint32_t vtcm_bytes, vtcm_used;
+    uint64_t budget; /* bytes of address space for buffers */
+    uint64_t mapped;
+    emulate_dma dma[MAX_DMA];
+    uint32_t n_dma;
+    bool locked, scaled;
+    bool counting;                                   /* the accumulators were cleared, and not stored since */
+    float acc[TILE_VALUES], scale[TILE], bias[TILE]; /* acc: [row][column] */
+    uint32_t fault;
+};
+
+void emulate_init(port *m, const emulate_world *world, void *vtcm, uint32_t vtcm_bytes, uint64_t budget);
+
+#endif

@@ -1,0 +1,12 @@
+/* string.h - the few functions of <string.h> that the DSP code uses; there is no C library on its side.  runtime.c has
+ * them. */
+#ifndef DSP_STRING_H
+#define DSP_STRING_H
+
+#include <stddef.h>
+
+void *memcpy(void *to, const void *from, size_t n);
+void *memmove(void *to, const void *from, size_t n);
+void *memset(void *to, int c, size_t n);
+
+#endif

@@ -1,0 +1,16 @@
+/* transport.c - from a transport's name to the transport. */
+#include "device/npu/transport.h"
+
+#include <string.h>
+
+llada_status npu_transport_open(npu_transport **out, const npu_settings *s, llada_err *err)
+{
+    const char *name = s->transport ? s->transport : "fastrpc";
+    static const char loopback[] = "loopback:";
+    if (!strcmp(name, "inproc")) return npu_inproc_open(out, s, err);
+    if (!strncmp(name, loopback, sizeof loopback - 1))
+        return npu_loopback_open(out, name + sizeof loopback - 1, s, err);
+    if (!strcmp(name, "fastrpc")) return llada_fail(err, LLADA_UNSUPPORTED, "this build speaks to no device's NPU");
+    return llada_fail(err, LLADA_BAD_ARG,
+                      "'%.64s' is no transport to an NPU: there are fastrpc, inproc and loopback:PROGRAM", name);
+}
