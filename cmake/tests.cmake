@@ -56,6 +56,17 @@ foreach(kind unit golden fault)
   endforeach()
 endforeach()
 
+# A stand-in for the library that leads to a device's NPU, and an older one.
+foreach(fake cdsprpc cdsprpc_old)
+  add_library(fake_${fake} MODULE ${PROJECT_SOURCE_DIR}/tests/fake/cdsprpc.c)
+  target_link_libraries(fake_${fake} PRIVATE llada_flags llada_static)
+  set_target_properties(fake_${fake} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  string(TOUPPER FAKE_${fake} name)
+  target_compile_definitions(test_npu_fastrpc PRIVATE ${name}="$<TARGET_FILE:fake_${fake}>")
+  add_dependencies(test_npu_fastrpc fake_${fake})
+endforeach()
+target_compile_definitions(fake_cdsprpc_old PRIVATE FAKE_OLD)
+
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/kernels/check_*.c)
 foreach(src ${sources})
   get_filename_component(name ${src} NAME_WE)

@@ -3,10 +3,11 @@
 #   scripts/deps.sh build     compiler, CMake and libraries
 #   scripts/deps.sh test      ... and what the tests need
 #   scripts/deps.sh aarch64   ... and the cross compiler, its libraries and the emulator
+#   scripts/deps.sh hexagon   ... what builds the NPU's code, and the emulator
 #   scripts/deps.sh ci        everything
 # Quick when nothing is missing: no package tool is called then.
 set -euo pipefail
-job=${1:?usage: scripts/deps.sh build|test|aarch64|ci}
+job=${1:?usage: scripts/deps.sh build|test|aarch64|hexagon|ci}
 missing=()  # packages we can't do without
 optional=() # installed with the others, never asked for
 
@@ -44,14 +45,23 @@ need_aarch64() {
     file $dir/libmicrohttpd.pc libmicrohttpd-dev:arm64
     file $dir/cmocka.pc libcmocka-dev:arm64
 }
+# In Debian 12 the compiler comes with the security updates.
+need_hexagon() {
+    program clang-22 clang-22
+    program ld.lld-22 lld-22
+    program llvm-objdump-22 llvm-22
+    program qemu-hexagon qemu-user
+}
 
 case $job in
 build) need_build ;;
 test) need_test ;;
 aarch64) need_test && need_aarch64 ;;
+hexagon) need_test && need_hexagon ;;
 ci)
     need_test
     need_aarch64
+    need_hexagon
     program clang clang
     program valgrind valgrind
     program node nodejs
@@ -59,7 +69,7 @@ ci)
     program chromium chromium
     program curl curl
     ;;
-*) echo "deps.sh: unknown job '$job' (build, test, aarch64, ci)" >&2 && exit 2 ;;
+*) echo "deps.sh: unknown job '$job' (build, test, aarch64, hexagon, ci)" >&2 && exit 2 ;;
 esac
 [ ${#missing[@]} -gt 0 ] || exit 0
 

@@ -29,12 +29,30 @@ const char *llada_version(void) { return LLADA_VERSION; }
 
 const char *const *llada_cpu_features(size_t *n, uint64_t *found) { return cpu_features(n, found); }
 
+/* Opens the way to the NPU, and closes it again. */
+static bool npu_at(llada_device_info *out)
+{
+    npu_transport *t = NULL;
+    llada_err why = {0};
+    *out = (llada_device_info){.size = sizeof *out, .name = "npu"};
+    out->usable = npu_transport_open(&t, &(npu_settings){0}, &why) == LLADA_OK;
+    if (!out->usable) {
+        snprintf(out->about, sizeof out->about, "%.255s", why.text);
+        return true;
+    }
+    snprintf(out->about, sizeof out->about, "%s, %llu MiB of addresses; it is tested when a model is opened", t->machine,
+             (unsigned long long)(t->budget >> 20));
+    t->calls->close(&t);
+    return true;
+}
+
 bool llada_device_at(size_t i, llada_device_info *out)
 {
     size_t n, at = 0;
     uint64_t found = 0;
     const char *const *names = cpu_features(&n, &found);
-    if (i > 0 || !out || out->size != sizeof *out) return false;
+    if (i > 1 || !out || out->size != sizeof *out) return false;
+    if (i == 1) return npu_at(out);
     *out = (llada_device_info){.size = sizeof *out, .name = "cpu", .usable = true};
     out->threads = os_cores() < DECODE_MOST_THREADS ? os_cores() : DECODE_MOST_THREADS;
     for (size_t k = 0; k < n && at < sizeof out->about; k++)

@@ -88,7 +88,8 @@ static float *run_all(const opened *o, const net *m)
     return run(o, m, &q);
 }
 
-/* Half floats carry 11 bits; scores here are a few units large. */
+/* Half floats carry 11 bits; scores here are a few units large.  Where matrices are quantised the CPU's part (the
+ * scores, or all of it) rounds their inputs to 8 bits. */
 static void assert_near(const net *m, const float *got, const double *want, int rows)
 {
     double most = 0, worst = 0;
@@ -96,7 +97,8 @@ static void assert_near(const net *m, const float *got, const double *want, int 
         most = fmax(most, fabs(want[i]));
         worst = fmax(worst, fabs(got[i] - want[i]));
     }
-    if (!(worst <= 4e-3 * most)) fail_msg("%s: off by %g of %g", m->s.what, worst, most);
+    const bool rounds = m->s.type == QT_Q8_0 || m->s.type == QT_Q4_0;
+    if (!(worst <= (rounds ? 2e-2 : 4e-3) * most)) fail_msg("%s: off by %g of %g", m->s.what, worst, most);
 }
 
 static void matches_reference(void **state)

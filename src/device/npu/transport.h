@@ -20,7 +20,8 @@ typedef struct {
 } npu_shared;
 
 typedef struct {
-    const char *transport; /* "inproc", "loopback:PROGRAM", "fastrpc"; NULL: fastrpc.  Borrowed until open returns */
+    const char *transport; /* "inproc", "loopback:PROGRAM", "fastrpc", "fastrpc:LIBRARY"; NULL: fastrpc.  Borrowed
+                              until open returns */
     uint64_t budget;       /* most bytes mapped at a time; 0: what the transport finds */
     uint32_t vtcm;         /* emulations: bytes of VTCM; 0: 8 MiB */
     double patience;       /* seconds until a call is given up; 0: 10 (emulations: 120) */
@@ -52,6 +53,8 @@ struct npu_transport {
 llada_status npu_inproc_open(npu_transport **out, const npu_settings *s, llada_err *err);
 /* program: the DSP code for the emulator, as the preset `hexagon` builds it. */
 llada_status npu_loopback_open(npu_transport **out, const char *program, const npu_settings *s, llada_err *err);
+/* library: the vendor's, or one that stands in for it. */
+llada_status npu_fastrpc_open(npu_transport **out, const char *library, const npu_settings *s, llada_err *err);
 
 /* By the name in the settings.  LLADA_BAD_ARG: there is no such transport; else it can't be used here. */
 llada_status npu_transport_open(npu_transport **out, const npu_settings *s, llada_err *err);

@@ -1,5 +1,5 @@
-/* transport_loopback.c - the DSP program in an emulator of the Hexagon scalar core and vectors, as a process of its own.
- * Buffers are files in memory that both map; the other process opens ours by number. */
+/* transport_loopback.c - the DSP program in an emulator of the Hexagon scalar core and vectors, as a process of its
+ * own.  Buffers are files in memory that both map; the other process opens ours by number. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>

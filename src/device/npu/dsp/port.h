@@ -20,7 +20,7 @@ enum {
     TILE_VALUES = 1024,
     TILE_BYTES = 2048, /* of halves */
     MAX_TILES = 32,    /* of one HMX instruction: its range operand ends at 64 KiB */
-    MAX_DMA = 4        /* transfers under way */
+    MAX_DMA = 1        /* transfers under way */
 };
 
 /* Half floats as bits.  Element (r, c) of a tile is number r / 2 * 64 + c * 2 + (r & 1): rows lie in pairs. */

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# An answer by the DSP's program in the emulator: the very text that the same code gives in this process, and the same
+# with so few addresses that weights are swapped.  Arguments: program, folder of the DSP's program.
+# LLADA_LONG_TESTS=1: five answers of 32 tokens.
+set -euo pipefail
+llada=${1:?program} dsp=${2:?folder}/npu-emulated.elf
+ask() { "$llada" run -q --device npu "$@" </dev/null; }
+tokens=16 questions=('What is 4*9+57?')
+if [ "${LLADA_LONG_TESTS:-0}" = 1 ]; then
+    tokens=32
+    questions+=('Evaluate 3*6+13.' 'Evaluate (2+1)*4.' 'What is 12-5?' 'Sort: 5 2 9')
+fi
+for q in "${questions[@]}"; do
+    here=$(ask --transport inproc -n $tokens -p "$q")
+    there=$(ask --transport "loopback:$dsp" -n $tokens -p "$q")
+    [ -n "$here" ] && [ "$here" = "$there" ] || { echo "'$q': '$there' in the emulator, '$here' here" >&2 && exit 1; }
+    echo "'$q': '$there'"
+done
+# which device it was: a line on standard error tells
+note=$("$llada" run --device npu --transport "loopback:$dsp" -n 1 -p x </dev/null 2>&1 >/dev/null | grep '^device:')
+[[ $note == *'the NPU serves (loopback'* ]] || { echo "$note" >&2 && exit 1; }
