@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# An answer by the DSP's program in the emulator: the very text that the same code gives in this process, and the same
-# with so few addresses that weights are swapped.  Arguments: program, folder of the DSP's program.
+# An answer by the DSP's program in the emulator: the very text that the same code gives in this process, with so
+# few addresses (4 MiB) that weights are swapped.  Arguments: program, folder of the DSP's program.
 # LLADA_LONG_TESTS=1: five answers of 32 tokens.
 set -euo pipefail
 llada=${1:?program} dsp=${2:?folder}/npu-emulated.elf
-ask() { "$llada" run -q --device npu "$@" </dev/null; }
+notes=$(mktemp)
+trap 'rm -f "$notes"' EXIT
+ask() { "$llada" run --device npu "$@" </dev/null 2>"$notes"; }
 tokens=16 questions=('What is 4*9+57?')
 if [ "${LLADA_LONG_TESTS:-0}" = 1 ]; then
     tokens=32
@@ -12,10 +14,9 @@ if [ "${LLADA_LONG_TESTS:-0}" = 1 ]; then
 fi
 for q in "${questions[@]}"; do
     here=$(ask --transport inproc -n $tokens -p "$q")
-    there=$(ask --transport "loopback:$dsp" -n $tokens -p "$q")
+    there=$(ask --transport "loopback:$dsp" --npu-memory 4 -n $tokens -p "$q")
     [ -n "$here" ] && [ "$here" = "$there" ] || { echo "'$q': '$there' in the emulator, '$here' here" >&2 && exit 1; }
+    # one line when it began, and none that it failed
+    [ "$(grep '^device:' "$notes")" = "$(grep '^device: the NPU serves (loopback' "$notes")" ] || { cat "$notes" >&2 && exit 1; }
     echo "'$q': '$there'"
 done
-# which device it was: a line on standard error tells
-note=$("$llada" run --device npu --transport "loopback:$dsp" -n 1 -p x </dev/null 2>&1 >/dev/null | grep '^device:')
-[[ $note == *'the NPU serves (loopback'* ]] || { echo "$note" >&2 && exit 1; }
