@@ -102,7 +102,8 @@ static llada_status open_weights(llada_model *lm, const llada_model_opts *o, uns
     if (o->mem_budget) snprintf(why.text, sizeof why.text, "a memory budget is kept by the CPU device alone");
     if (!only_cpu && !o->mem_budget)
         st = npu_transport_open(&t, &(npu_settings){.transport = o->transport, .budget = o->npu_memory}, &why);
-    if (st == LLADA_BAD_ARG) return llada_fail(err, st, "%s", why.text); /* a wrong name is the caller's to correct */
+    /* a wrong name is the caller's to correct */
+    if (st == LLADA_BAD_ARG || st == LLADA_NO_MEMORY) return llada_fail(err, st, "%s", why.text);
     snprintf(lm->note, sizeof lm->note, "%s", why.text);
     lm->dev = &device_cpu;
     if (t || only_npu) {
