@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every internal header compiles alone: it includes what it uses.  (Headers of one instruction set need its flags or its compiler and are
-# compiled with their .c files.)  The public header's own test is in install.sh.
+# Every internal header compiles alone: it includes what it uses.  (Headers of one instruction set need its flags, or its
+# compiler, and are compiled with their .c files.)  The public header's own test is in install.sh.
 # Arguments: program (unused), source folder.
 set -euo pipefail
 src=${2:?source folder}
