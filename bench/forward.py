@@ -50,10 +50,16 @@ def svg(path, rows, series):
         out.append('<text x="%.0f" y="%d" text-anchor="middle">%d</text>' % (at(r, min(values))[0], height - 12, r))
     for e in range(math.ceil(low / math.log(10) * 2), math.floor(high / math.log(10) * 2) + 1):
         v = 10 ** (e / 2)
-        out.append('<text x="%d" y="%.0f" text-anchor="end">%s ms</text>' % (left - 8, at(rows[0], v)[1], "%.3g" % v))
+        name = "%.2g s" % (v / 1000) if v >= 1000 else "%.2g ms" % v
+        out.append('<text x="%d" y="%.0f" text-anchor="end">%s</text>' % (left - 8, at(rows[0], v)[1] + 4, name))
+    out.append('<text x="%d" y="%d">rows</text>' % (width - 112, height - 12))
+    taken = []  # heights of names, which stand under each other where their lines end together
     for (name, points), colour in zip(series, ("#1769aa", "#2a9d5c", "#c2571a", "#888")):
         line = " ".join("%s%.1f,%.1f" % ("L" if i else "M", *at(r, points[r])) for i, r in enumerate(rows))
         x, y = at(rows[-1], points[rows[-1]])
+        while any(abs(y - other) < 16 for other in taken):
+            y += 16
+        taken.append(y)
         out.append('<path d="%s" stroke="%s"/><text x="%.0f" y="%.0f">%s</text>' % (line, colour, x + 8, y + 4, name))
     open(path, "w").write("\n".join(out) + "\n</svg>\n")
 
