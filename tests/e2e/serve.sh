@@ -13,6 +13,7 @@ trap finish EXIT
 fail() { echo "serve: $*" >&2 && exit 1; }
 
 start() { # flags...
+    : >"$work/log" # before anybody looks into it
     "$llada" serve --any-port -t 1 "$@" 2>"$work/log" &
     server=$!
     port=
@@ -56,7 +57,7 @@ said=$("$llada" serve --port "$port" 2>&1) || code=$?
 kill -TERM "$server"
 ends 0
 
-long='{"messages":[{"role":"user","content":"Tell a story."}],"max_tokens":40,"llada":{"recipe":"vanilla","early":false}}'
+long='{"messages":[{"role":"user","content":"Tell a story."}],"max_tokens":96,"llada":{"recipe":"vanilla","early":false}}'
 start
 ask /v1/chat/completions "$long" >"$work/answer" &
 client=$!

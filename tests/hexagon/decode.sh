@@ -20,3 +20,14 @@ for q in "${questions[@]}"; do
     [ "$(grep '^device:' "$notes")" = "$(grep '^device: the NPU serves (loopback' "$notes")" ] || { cat "$notes" >&2 && exit 1; }
     echo "'$q': '$there'"
 done
+
+# A host that is killed takes the emulator with it.
+"$llada" run --device npu --transport "loopback:$dsp" -n 32 -p 'What is 4*9+57?' </dev/null >/dev/null 2>&1 &
+host=$!
+emulator() { pgrep -f "npu-emulated.elf $host " >/dev/null; }
+for _ in $(seq 300); do emulator && break; sleep 0.1; done
+emulator || { echo "no emulator was started" >&2 && exit 1; }
+kill -9 $host
+for _ in $(seq 300); do emulator || exit 0; sleep 0.1; done
+echo "the emulator outlives its host" >&2
+exit 1

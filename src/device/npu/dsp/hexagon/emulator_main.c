@@ -9,7 +9,7 @@
 
 __asm__(".globl _start\n_start:\n r0 = r29\n r29 = and(r29, #-128)\n allocframe(#0)\n call begin\n");
 
-static uint32_t host;
+static uint32_t host, host_ring; /* the host's process, and its file of the ring */
 static port machine;
 static dsp program;
 
@@ -71,13 +71,25 @@ static void detach(void *user, uint32_t id, uint8_t *at, uint32_t bytes)
 static void *take(void *user, uint32_t bytes) { return map(bytes, -1); }
 static void give(void *user, void *p, uint32_t bytes) { detach(user, 0, p, bytes); }
 
+/* A host that was killed leaves nobody to say quit. */
+static bool host_lives(void)
+{
+    const long file = open_of_host(host_ring);
+    if (is_error(file)) return false;
+    system_call(SYS_CLOSE, file, 0, 0, 0, 0, 0);
+    return true;
+}
+
 static int serve(npu_ring *ring)
 {
+    static const int32_t second[2] = { 1, 0 }; /* a time, in the machine's 32-bit form */
     uint32_t seen = 0;
     for (;;) {
         uint32_t asked;
-        while ((asked = __atomic_load_n(&ring->asked, __ATOMIC_ACQUIRE)) == seen)
-            system_call(SYS_FUTEX, (long)&ring->asked, 0, (long)seen, 0, 0, 0);
+        while ((asked = __atomic_load_n(&ring->asked, __ATOMIC_ACQUIRE)) == seen) {
+            system_call(SYS_FUTEX, (long)&ring->asked, 0, (long)seen, (long)second, 0, 0);
+            if (!host_lives()) return 0;
+        }
         if (__atomic_load_n(&ring->quit, __ATOMIC_ACQUIRE)) return 0;
         seen = asked;
         dsp_run(&program, ring->message, ring->bytes, &ring->reply);
@@ -90,7 +102,8 @@ static int run(char **args)
 {
     const emulate_world world = { NULL, attach, detach, take, give };
     host = number(args[1]);
-    const long file = open_of_host(number(args[2]));
+    host_ring = number(args[2]);
+    const long file = open_of_host(host_ring);
     if (is_error(file)) return 2;
     npu_ring *ring = map(sizeof *ring, file);
     const uint32_t vtcm = number(args[3]);
