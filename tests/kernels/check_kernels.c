@@ -426,6 +426,8 @@ static void check_table(const kern_table *t, const kern_table *seen)
         if (rows && rows != seen->expand[type].fn) run_check(t->expand[type].name, t, NULL, expand, type);
         if (tiles && tiles != seen->expand_tiles[type].fn)
             run_check(t->expand_tiles[type].name, t, NULL, expand_tiles, type);
+        if (t->row_tiles[type].fn && t->row_tiles[type].fn != seen->row_tiles[type].fn)
+            run_check(t->row_tiles[type].name, t, NULL, row_tiles, type);
     }
 }
 

@@ -206,3 +206,34 @@ static void expand_tiles(const kern_table *t, int type)
     now = t->expand_tiles[type].name;
     for (int k = quant_get((uint32_t)type)->block; k <= 512; k *= 2) check_expand(t, (uint32_t)type, k, true);
 }
+
+/* One row straight from tiles has the bits of tiles expanded by the definition and multiplied by qmm_ref. */
+static void row_tiles(const kern_table *t, int type)
+{
+    const quant_info *q = quant_get((uint32_t)type);
+    now = t->row_tiles[type].name;
+    for (int k = q->block; k <= 2048; k *= 2) {
+        const size_t row = (size_t)(k / q->block * q->bytes);
+        uint8_t *rows = malloc(32 * row), *level = malloc((size_t)k);
+        float *scale = malloc((size_t)k * sizeof *scale), *low = malloc((size_t)k * sizeof *low), want[QCOLS];
+        float *got = floats(QCOLS, 1), *values = floats((size_t)k, 1);
+        qrows x = qrows_make(1, (size_t)k);
+        kern_qpanel w = panel_make(&q->grid, k, false);
+        t32_shape s;
+        for (size_t j = 0; j < 32; j++) {
+            for (int i = 0; i < k; i++) values[i] = (float)(2 * rng_unit(&source) - 1);
+            q->encode(rows + j * row, values, (size_t)k);
+            q->levels(level, scale, low, rows + j * row, (size_t)k);
+            for (size_t p = 0; p < (size_t)k; p++) w.level[(p / 4 * QCOLS + j) * 4 + p % 4] = level[p];
+            for (size_t b = 0; b < (size_t)(k / q->grid.sub); b++) w.scale[b * QCOLS + j] = scale[b];
+        }
+        if (!t32_shape_of(&s, (uint32_t)type, 32, (uint64_t)k)) abort();
+        uint8_t *tiles = guarded(s.bytes);
+        t32_pack(&s, tiles, rows, 0, 1);
+        t->row_tiles[type].fn(got, &x.r, tiles, k);
+        qmm_ref(want, &x.r, x.k, 1, &w, k, &q->grid, false);
+        for (int j = 0; j < QCOLS; j++) same_bits("column", j, got[j], want[j]);
+        free(rows), free(level), free(scale), free(low);
+        release_all();
+    }
+}

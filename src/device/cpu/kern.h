@@ -58,6 +58,9 @@ typedef void kern_expand_tiles_fn(const kern_qpanel *p, const uint8_t *tiles, in
 typedef void kern_qmm_fn(float *c, const kern_qrows *x, size_t ldx, int m, const kern_qpanel *w, int k,
                          const quant_grid *grid, bool add);
 
+/* One row of x times the QCOLS columns of T32 tiles, one behind the other: the bits of expand_tiles and qmm. */
+typedef void kern_row_tiles_fn(float *c, const kern_qrows *x, const uint8_t *tiles, int k);
+
 /* n packed values to floats; n is a multiple of the type's block. */
 typedef void kern_unpack_fn(float *dst, const void *src, size_t n);
 
@@ -108,6 +111,7 @@ typedef struct {
     KERN_ENTRY(kern_weave_fn) weave;
     KERN_ENTRY(kern_expand_fn) expand[QT_COUNT]; /* fn NULL, here and below: by way of rows of levels, and weave */
     KERN_ENTRY(kern_expand_tiles_fn) expand_tiles[QT_COUNT];
+    KERN_ENTRY(kern_row_tiles_fn) row_tiles[QT_COUNT]; /* fn NULL: one row goes the way of many */
     KERN_ENTRY(kern_qmm_fn) qmm;
     int qmm_rows; /* rows of a call of it, between which weights are fetched ahead: a multiple of its tiles */
     KERN_ENTRY(kern_unpack_fn) unpack[QT_COUNT]; /* fn NULL: not a type, or one that can't be decoded yet */
@@ -149,6 +153,7 @@ kern_weave_fn weave_avx2;
 quant_levels_fn levels_q8_0_avx2, levels_q4_k_avx2, levels_q5_k_avx2, levels_q6_k_avx2;
 kern_expand_fn expand_q4_0_avx2;
 kern_expand_tiles_fn expand_tiles_q4_0_avx2, expand_tiles_q8_0_avx2;
+kern_row_tiles_fn row_tiles_q4_0_avx2;
 kern_qmm_fn qmm_avx2, qmm_avxvnni, qmm_avx512vnni, qmm_amx;
 kern_unpack_fn unpack_f16_avx2, unpack_bf16_avx2, unpack_q8_0_avx2, unpack_q4_0_avx2;
 kern_unpack_fn unpack_f16_avx512, unpack_bf16_avx512, unpack_q8_0_avx512, unpack_q4_0_avx512;

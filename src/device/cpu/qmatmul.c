@@ -102,12 +102,25 @@ static void put(const product *b, const float *sums, int i0, int m, int j, int n
     }
 }
 
+/* Columns j.. of row i, without a panel; false: not with this type or layout. */
+static bool stripe_of_row(const product *b, const cpu_scratch *s, int i, int j, int hi)
+{
+    kern_row_tiles_fn *fn = b->w->layout == LAYOUT_T32 ? b->c->k.row_tiles[b->w->type].fn : NULL;
+    const kern_qrows x = rows_from(&b->c->qx, (size_t)i * (size_t)b->k);
+
+    if (!fn) return false;
+    fn(s->sums, &x, t32_tile(&b->t32, b->w->data, (size_t)(j / QCOLS), 0), b->k);
+    put(b, s->sums, i, 1, j, hi - j < QCOLS ? hi - j : QCOLS);
+    return true;
+}
+
 /* Columns j.. of m rows; hi: where this thread's columns end. */
 static void stripe(const product *b, const cpu_scratch *s, int i0, int m, int j, int hi)
 {
     const quant_grid *grid = &quant_get(b->w->type)->grid;
     const int nr = hi - j < QCOLS ? hi - j : QCOLS, most = b->c->k.qmm_rows;
 
+    if (m == 1 && stripe_of_row(b, s, i0, j, hi)) return;
     for (int p = 0; p < b->k; p += Q_KC) {
         const int k = b->k - p < Q_KC ? b->k - p : Q_KC;
         product_ahead next = product_ahead_of(b, j, nr, p, Q_KC, hi);

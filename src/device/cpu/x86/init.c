@@ -14,6 +14,7 @@ static void init_avx2(kern_table *t)
     KERN_PUT(t->expand[QT_Q4_0], expand_q4_0_avx2);
     KERN_PUT(t->expand_tiles[QT_Q4_0], expand_tiles_q4_0_avx2);
     KERN_PUT(t->expand_tiles[QT_Q8_0], expand_tiles_q8_0_avx2);
+    KERN_PUT(t->row_tiles[QT_Q4_0], row_tiles_q4_0_avx2);
     KERN_PUT(t->qmm, qmm_avx2);
     KERN_PUT(t->unpack[QT_F16], unpack_f16_avx2);
     KERN_PUT(t->unpack[QT_BF16], unpack_bf16_avx2);
