@@ -2,7 +2,7 @@
 # Scores of whole passes against llama.cpp's released libraries, on files of random weights of every architecture:
 #   F32: no score more than 1e-3 from the peer's.
 #   Q8_0, Q4_0, Q4_K, F16: no further from the peer's result on the same values in F32 than the peer itself is.  Both
-#   round the rows of a product to 8 bits, so the two errors are of one size and differ by chance: 1.1 times is let pass.
+#   round the rows of a product to 8 bits, so the two errors are of one size and differ by chance: some cases fail.
 # usage: tests/peer/logits.sh PROGRAM [FOLDER]      FOLDER keeps the libraries, which npm brings, and the models.
 # Needs npm, a C compiler and python3 with numpy (Debian's python3-numpy).  Not part of `make test`.
 set -eu
@@ -46,7 +46,7 @@ ours, peer, exact = (np.fromfile("%s/%s.f32" % (sys.argv[1], f), np.float32).ast
 rms = lambda x: np.sqrt((x * x).mean())
 far, peers = rms(ours - exact), rms(peer - exact)
 most = abs(ours - exact).max()
-fine = ours.size == exact.size and (most < 1e-3 if sys.argv[3] == "f32" else far <= max(1.1 * peers, 1e-5))
+fine = ours.size == exact.size and (most < 1e-3 if sys.argv[3] == "f32" else far <= max(peers, 1e-5))
 print("%-52s ours: rms %.2e, most %.2e   peer: rms %.2e   scores: rms %.1f%s" %
       (sys.argv[2], far, most, peers, rms(exact), "" if fine else "   FAILED"))
 sys.exit(not fine)
