@@ -111,8 +111,9 @@ static llada_status start(loopback *p, const char *program, llada_err *err)
     return llada_fail(err, LLADA_UNSUPPORTED, "%s can't be started: %s", emulator, os_why(why));
 }
 
-/* A moment that is long for a message and short for a person; then it is looked whether the other process lives. */
-static const struct timespec moment = { .tv_nsec = 100 * 1000 * 1000 };
+/* A moment that is long for a message and short for a person, in seconds; then it is looked whether the other process
+ * lives. */
+static const double MOMENT = 0.1;
 
 static llada_status loopback_call(npu_transport *t, const void *message, uint32_t bytes, npu_reply *reply,
                                   llada_err *err)
@@ -127,11 +128,12 @@ static llada_status loopback_call(npu_transport *t, const void *message, uint32_
     futex(&r->asked, FUTEX_WAKE, 1, NULL);
     const double until = os_seconds() + p->patience;
     for (uint32_t got; (got = *(volatile uint32_t *)&r->answered) != asked;) {
-        futex(&r->answered, FUTEX_WAIT, got, &moment);
+        const double left = until - os_seconds();
+        if (left <= 0) return llada_fail(err, LLADA_IO, "the emulated DSP did not answer for %g seconds", p->patience);
+        const struct timespec wait = { .tv_nsec = (long)(1e9 * (left < MOMENT ? left : MOMENT)) };
+        futex(&r->answered, FUTEX_WAIT, got, &wait);
         if (*(volatile uint32_t *)&r->answered == asked) break;
         if (ended(p)) return llada_fail(err, LLADA_IO, "the emulated DSP ended in the middle of a message");
-        if (os_seconds() > until)
-            return llada_fail(err, LLADA_IO, "the emulated DSP did not answer for %.0f seconds", p->patience);
     }
     atomic_thread_fence(memory_order_seq_cst);
     *reply = r->reply;
