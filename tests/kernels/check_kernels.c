@@ -496,7 +496,7 @@ static double time_mm(const kern_table *t, uint32_t type, int m, int n, int k, d
     w.data = data;
     do {
         double t0 = seconds();
-        cpu_matmul(&c, out, x, m, &w, NULL, NULL);
+        cpu_matmul(&c, out, x, m, &w);
         double took = seconds() - t0;
         best = took < best ? took : best;
     } while (seconds() - begin < least);

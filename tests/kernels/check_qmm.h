@@ -1,7 +1,7 @@
 /* check_qmm.h - the part of check_kernels.c for products in integers: rows of x, panels of levels, sums.  The plain C
  * kernels are held against loops in double; all others must give the bits of the plain C ones. */
 
-static const uint32_t grid_types[] = { QT_Q4_0, QT_Q4_1, QT_Q5_0,   QT_Q5_1, QT_Q8_0,  QT_Q2_K,
+static const uint32_t grid_types[] = { QT_Q4_0, QT_Q4_1, QT_Q5_0, QT_Q5_1, QT_Q8_0,   QT_Q2_K,
                                        QT_Q3_K, QT_Q4_K, QT_Q5_K, QT_Q6_K, QT_IQ4_NL, QT_IQ4_XS };
 enum { N_GRIDS = sizeof grid_types / sizeof *grid_types };
 
@@ -86,6 +86,26 @@ static void qmm(const kern_table *t)
                 check_qmm(t, &quant_get(grid_types[a])->grid, ms[b], 32 * blocks[c], (a + (int)(b + c)) % 2);
 }
 
+/* The squared error of a block that is rounded to multiples of d. */
+static double squared_error(const float *x, double d)
+{
+    double sum = 0;
+    for (int i = 0; i < QBLOCK; i++) {
+        const double off = x[i] - d * rint(x[i] / d);
+        sum += off * off;
+    }
+    return sum;
+}
+
+/* None of the scales that come into question leaves less. */
+static void best_scale(const float *x, float scale)
+{
+    double most = 0, least = INFINITY;
+    for (int i = 0; i < QBLOCK; i++) most = fmax(most, fabs(x[i]));
+    for (int i = 0; i < QSCALES; i++) least = fmin(least, squared_error(x, most / (127 - i)));
+    near_("error of the scale", 0, squared_error(x, scale), least, 1e-4 * least + 1e-9 * most * most);
+}
+
 static void quantize(const kern_table *t)
 {
     now = t->quantize.name;
@@ -114,6 +134,7 @@ static void quantize(const kern_table *t)
                 same_bits("scale", (int)i, got.scale[i], scale[i]);
                 same_bits("sum of 32", (int)i, got.sum32[i], sum32[i]);
                 near_("finite", (int)i, isfinite(scale[i]) != 0, !bad, 0);
+                if (kind == 0 || kind == 7) best_scale(x + i * QBLOCK, scale[i]);
             }
             for (size_t i = 0; i < k / QSUB; i++) {
                 int s = 0;

@@ -20,9 +20,9 @@ static void make_blocks(net *m, uint32_t type, uint8_t *to, size_t bytes, double
         uint32_t type;
         size_t at[2]; /* of the block's half floats */
         double most;  /* a value is at most this many times as large */
-    } known[] = { { QT_Q2_K, { 80, 82 }, 45 }, { QT_Q3_K, { 108, 108 }, 128 }, { QT_IQ4_NL, { 0, 0 }, 127 },
-                  { QT_IQ4_XS, { 0, 0 }, 32 * 127 }, { QT_Q4_K, { 0, 2 }, 63 * 15 },
-                  { QT_Q5_K, { 0, 2 }, 63 * 31 },     { QT_Q6_K, { 208, 208 }, 128 * 32 } };
+    } known[] = { { QT_Q2_K, { 80, 82 }, 45 },        { QT_Q3_K, { 108, 108 }, 128 }, { QT_IQ4_NL, { 0, 0 }, 127 },
+                  { QT_IQ4_XS, { 0, 0 }, 32 * 127 },  { QT_Q4_K, { 0, 2 }, 63 * 15 }, { QT_Q5_K, { 0, 2 }, 63 * 31 },
+                  { QT_Q6_K, { 208, 208 }, 128 * 32 } };
     const size_t block = (size_t)quant_get(type)->bytes;
     size_t k = 0;
     while (k < sizeof known / sizeof *known && known[k].type != type) k++;
@@ -43,8 +43,10 @@ static int weight(net *m, const char *name, int rows, int cols, uint32_t type, d
     void *packed = malloc(row_bytes * (size_t)rows);
     double *exact = malloc(n * sizeof *exact);
     for (size_t i = 0; i < n; i++) f[i] = (float)(around + scale * (2 * rng_unit(&m->r) - 1));
-    if (quant_get(type)->encode && quant_get(type)->block < 256) quant_get(type)->encode(packed, f, n);
-    else make_blocks(m, type, packed, row_bytes * (size_t)rows, scale);
+    if (quant_get(type)->encode && quant_get(type)->block < 256)
+        quant_get(type)->encode(packed, f, n);
+    else
+        make_blocks(m, type, packed, row_bytes * (size_t)rows, scale);
     quant_get(type)->decode(back, packed, n);
     for (size_t i = 0; i < n; i++) exact[i] = back[i];
     tensor t = { .name = name, .kind = T_WEIGHT, .rows = DIM_FIXED, .n_rows = rows, .cols = cols, .type = type };
@@ -297,19 +299,30 @@ static void x_norm(double *out, const double *x, const double *w, int n)
     for (int i = 0; i < n; i++) out[i] = x[i] * s * w[i];
 }
 
-/* Products with weights on grids take x as 8-bit integers, 32 values to a scale (device/cpu/kern.h). */
-static double x_rounded(const double *x, int i)
+/* Products with weights on grids take x as 8-bit integers, 32 values to a scale, the one of eight that fits best
+ * (device/cpu/kern.h). */
+static void x_round(double *out, const double *x)
 {
-    const double *b = x + i / 32 * 32;
-    double most = 0;
-    for (int j = 0; j < 32; j++) most = fabs(b[j]) > most ? fabs(b[j]) : most;
-    return most > 0 ? rint(x[i] / most * 127) * most / 127 : 0;
+    double most = 0, least = INFINITY;
+    for (int i = 0; i < 32; i++) most = fmax(most, fabs(x[i]));
+    for (int steps = 127; steps > 119; steps--) {
+        const double d = most > 0 ? most / steps : 1;
+        double to[32], error = 0;
+        for (int i = 0; i < 32; i++) {
+            to[i] = d * rint(x[i] / d);
+            error += (x[i] - to[i]) * (x[i] - to[i]);
+        }
+        if (!(error < least * (1 - 1e-9))) continue;
+        least = error;
+        memcpy(out, to, sizeof to);
+    }
 }
 
 static void x_mul(const net *m, double *out, const double *x0, const double *w, const double *bias, int n, int k)
 {
     double x[NET_WIDEST];
-    for (int i = 0; i < k; i++) x[i] = quant_get(m->s.type)->levels ? x_rounded(x0, i) : x0[i];
+    memcpy(x, x0, (size_t)k * sizeof *x);
+    for (int i = 0; quant_get(m->s.type)->levels && i < k; i += 32) x_round(x + i, x0 + i);
     for (int j = 0; j < n; j++) {
         double s = bias ? bias[j] : 0;
         for (int i = 0; i < k; i++) s += x[i] * w[j * k + i];

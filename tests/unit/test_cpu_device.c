@@ -130,10 +130,10 @@ static void matches_reference(void **state)
         for (int k = 0; k < n_masks; k++) {
             opened o = start(m, limits(2, masks[k]));
             float *got = run_all(&o, m);
-            /* a value of x between two integers may be rounded to either: rarely in small networks, always somewhere
+            /* a value of x between two integers, or between two scales, may go to either: rarely in small networks, always somewhere
              * in wide ones */
             const quant_info *info = quant_get(shapes[i].type);
-            assert_near(m, got, want, ROWS, !info->levels ? 2e-5 : shapes[i].d < 256 ? 1e-3 : 5e-2);
+            assert_near(m, got, want, ROWS, !info->levels ? 2e-5 : shapes[i].d < 256 ? 4e-3 : 5e-2);
             free(got);
             stop(&o);
         }
@@ -221,10 +221,11 @@ static void same_bits_for_any_threads(void **state)
 /* The layout of the weights changes no bit, whatever their type. */
 static void packed_equals_rows(void **state)
 {
-    static const net_shape others[] = { /* types that are not among the shapes */
-        { "q5_0", 4, 2, 16, 64, 96, 33, .type = QT_Q5_0 },      { "iq4_nl", 4, 2, 16, 64, 96, 33, .type = QT_IQ4_NL },
-        { "q2_k", 4, 1, 64, 256, 256, 33, .type = QT_Q2_K },    { "q3_k", 4, 1, 64, 256, 256, 33, .type = QT_Q3_K },
-        { "q5_k", 4, 1, 64, 256, 256, 33, .type = QT_Q5_K },    { "iq4_xs", 4, 1, 64, 256, 256, 33, .type = QT_IQ4_XS },
+    static const net_shape others[] = {
+        /* types that are not among the shapes */
+        { "q5_0", 4, 2, 16, 64, 96, 33, .type = QT_Q5_0 },   { "iq4_nl", 4, 2, 16, 64, 96, 33, .type = QT_IQ4_NL },
+        { "q2_k", 4, 1, 64, 256, 256, 33, .type = QT_Q2_K }, { "q3_k", 4, 1, 64, 256, 256, 33, .type = QT_Q3_K },
+        { "q5_k", 4, 1, 64, 256, 256, 33, .type = QT_Q5_K }, { "iq4_xs", 4, 1, 64, 256, 256, 33, .type = QT_IQ4_XS },
     };
     for (int i = 0; i < N_SHAPES + (int)(sizeof others / sizeof *others); i++) {
         net_shape s = i < N_SHAPES ? shapes[i] : others[i - N_SHAPES];
@@ -591,13 +592,20 @@ static void refuses_weights(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matches_reference),         cmocka_unit_test(cached_equals_fresh),
-        cmocka_unit_test(same_bits_for_any_threads), cmocka_unit_test(packed_equals_rows),
-        cmocka_unit_test(shadow_rows),               cmocka_unit_test(rows_that_stand_in),
-        cmocka_unit_test(groups_and_places),         cmocka_unit_test(half_kv_is_close),
-        cmocka_unit_test(shared_kv),                 cmocka_unit_test(scores_and_logits),
-        cmocka_unit_test(refuses),                   cmocka_unit_test(names_the_layer),
-        cmocka_unit_test(failing_allocations),       cmocka_unit_test(refuses_weights),
+        cmocka_unit_test(matches_reference),
+        cmocka_unit_test(cached_equals_fresh),
+        cmocka_unit_test(same_bits_for_any_threads),
+        cmocka_unit_test(packed_equals_rows),
+        cmocka_unit_test(shadow_rows),
+        cmocka_unit_test(rows_that_stand_in),
+        cmocka_unit_test(groups_and_places),
+        cmocka_unit_test(half_kv_is_close),
+        cmocka_unit_test(shared_kv),
+        cmocka_unit_test(scores_and_logits),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(names_the_layer),
+        cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(refuses_weights),
         cmocka_unit_test(stops),
     };
     return cmocka_run_group_tests(tests, find_masks, NULL);

@@ -7,7 +7,7 @@
 #include "device/keeper.h"
 
 enum {
-    MM_ROWS = 512,  /* rows of x a panel of weights is used for before the next is decoded */
+    MM_ROWS = 512,   /* rows of x a panel of weights is used for before the next is decoded */
     SCORE_ROWS = 32, /* rows of scores kept at a time */
     Q_KC = 512       /* values of k in a panel of levels: a multiple of every block; 16 KiB stay in the first cache */
 };
@@ -17,18 +17,18 @@ struct device_weights {
     const float **vec; /* owned; per tensor: norms and biases as floats (borrowed from the file, or within store) */
     float *store;      /* owned: those that had to be decoded */
     int vocab;         /* rows of the embedding */
-    keeper *held;       /* owned: matrices within a budget; NULL: they are used where they lie */
+    keeper *held;      /* owned: matrices within a budget; NULL: they are used where they lie */
 };
 
 /* One thread's own memory. */
 typedef struct {
-    float *panel;  /* [nb][panel_ld] decoded weights */
-    float *sums;   /* [nb or QCOLS][sums_ld] */
+    float *panel;       /* [nb][panel_ld] decoded weights */
+    float *sums;        /* [nb or QCOLS][sums_ld] */
     kern_qpanel qpanel; /* [Q_KC] by QCOLS levels */
     uint8_t *qlevel;    /* [QCOLS][Q_KC] levels that are yet to be woven ... */
     float *qrow;        /* [2][QCOLS][Q_KC / QSUB] ... and their scales and lows */
-    float *att;    /* [slots + 1] scores of one query head */
-    int32_t *cols; /* [slots + 1] slots a row sees */
+    float *att;         /* [slots + 1] scores of one query head */
+    int32_t *cols;      /* [slots + 1] slots a row sees */
 } cpu_scratch;
 
 struct device_ctx {
@@ -43,28 +43,31 @@ struct device_ctx {
     void *own_kv;     /* ... or this, owned */
     size_t kv_stride; /* values between slots: a row and a little, so that heads don't fall on the same cache sets */
     float *rope;      /* owned: [max_pos][head_dim]: half cosines, half sines */
-    cpu_scratch *scratch; /* owned: [threads] */
-    void *scratch_mem;    /* owned: what they point into */
+    cpu_scratch *scratch;     /* owned: [threads] */
+    void *scratch_mem;        /* owned: what they point into */
     size_t panel_ld, sums_ld; /* sums_ld: MM_ROWS or fewer */
-    kern_qrows qx; /* owned: the rows of a product in integers; NULL: no weight is on a grid */
-    float *logits;   /* owned: [SCORE_ROWS or fewer][n_vocab_rows] */
-    uint32_t *stamp; /* owned: [slots], the pass that last wrote the slot */
+    kern_qrows qx;            /* owned: the rows of a product in integers; NULL: no weight is on a grid */
+    float *logits;            /* owned: [SCORE_ROWS or fewer][n_vocab_rows] */
+    uint32_t *stamp;          /* owned: [slots], the pass that last wrote the slot */
     uint32_t pass_no;
     bool *last;               /* owned: per operator: its output ends a layer */
     float *gathered, *served; /* owned: rows of one expert: its input, its result; NULL: the graph has no experts */
     int32_t *served_rows;     /* owned: which rows they are, and as the how-manieth of each: [2][max_rows] */
-    size_t bytes, joined; /* joined: of these, what w->held has counted */
+    size_t bytes, joined;     /* joined: of these, what w->held has counted */
 };
 
 /* Runs fn over the pool's threads, or on the caller alone when the work (multiply-adds, about) is too little to
  * share. */
 void cpu_share(const device_ctx *c, double work, pool_fn fn, void *user);
 
-/* out[m][n] = x[m][k] w^T (+ bias) (+ residual), rows packed; out may be the residual. */
-void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const tensor *w, const float *bias,
-                const float *residual);
-/* The same of some rows of a matrix, w: out, bias and residual begin where its first row's results belong, in rows of
- * ld values. */
+/* out[m][n] = x[m][k] w^T, rows packed. */
+void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const tensor *w);
+/* The same in two steps.  Rows are made ready once for any number of products with weights of which cpu_in_integers
+ * says the same (until then no others are made). */
+bool cpu_in_integers(const tensor *w);
+void cpu_ready_rows(const device_ctx *c, const float *x, int m, const tensor *w);
+/* With some rows of a matrix, w (+ bias) (+ residual): out, bias and residual begin where its first row's results
+ * belong, in rows of ld values; out may be the residual. */
 void cpu_matmul_rows(const device_ctx *c, float *out, size_t ld, const float *x, int m, const tensor *w,
                      const float *bias, const float *residual);
 

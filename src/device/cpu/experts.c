@@ -84,7 +84,7 @@ void cpu_experts(const device_ctx *c, int n, const op *o, const tensor *w, int f
             size_t from = residual ? (size_t)row[i] * used + (size_t)nth[i] : (size_t)row[i];
             memcpy(c->gathered + (size_t)i * k, in + from * k, k * sizeof *in);
         }
-        cpu_matmul(c, c->served, c->gathered, count, &one, NULL, NULL);
+        cpu_matmul(c, c->served, c->gathered, count, &one);
         for (int i = 0; i < count; i++) {
             const float *y = c->served + (size_t)i * rows;
             if (!residual) {

@@ -22,13 +22,14 @@ typedef void kern_mm_fn(float *c, size_t ldc, const float *x, size_t ldx, int m,
 
 /* ---- Products in integers, with weights that are stored as levels on a grid (format/quant.h).
  *
- * A row of x becomes 8-bit integers, with one scale for each 32 values.  The sum over each `sub` values of the grid is
- * exact; the sums are then added in rising order of k, each with one fused multiply-add:
+ * A row of x becomes 8-bit integers, with one scale for each 32 values: of the QSCALES scales with which the largest
+ * of them becomes 127, 126, ... the one that leaves the least squared error.  The sum over each `sub` values of the grid
+ * is exact; the sums are then added in rising order of k, each with one fused multiply-add:
  *     acc = fma(scale_w * scale_x, sum of x (level - zero), acc)
  * and on grids with a low one more before it:
  *     acc = fma(-low, scale_x * sum of x, acc)
  * so that all kernels, for any number of rows, give the same bits. */
-enum { QCOLS = 32, QQUAD = 4, QBLOCK = 32, QSUB = 16 };
+enum { QCOLS = 32, QQUAD = 4, QBLOCK = 32, QSUB = 16, QSCALES = 8 };
 
 typedef struct {
     int8_t *q;            /* [m][k], -127..127 */

@@ -80,7 +80,7 @@ static void panel_columns(const product *b, const cpu_scratch *s, int i0, int m,
         }
         for (int i = 0; i < m; i += mm->mr) {
             int rows = m - i < mm->mr ? m - i : mm->mr;
-           product_fetch(&next, i + rows, m);
+            product_fetch(&next, i + rows, m);
             mm->fn(s->sums + i, b->c->sums_ld, x + (size_t)i * (size_t)b->k + p, (size_t)b->k, rows, w, ldw, nr, k,
                    p > 0);
         }
@@ -102,10 +102,17 @@ static void part(void *user, int t, int n)
             panel_columns(b, &c->scratch[t], i, b->m - i < most ? b->m - i : most, j, hi - j < nb ? hi - j : nb, hi);
 }
 
-void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const tensor *w, const float *bias,
-                const float *residual)
+bool cpu_in_integers(const tensor *w) { return quant_get(w->type)->levels; }
+
+void cpu_ready_rows(const device_ctx *c, const float *x, int m, const tensor *w)
 {
-    cpu_matmul_rows(c, out, (size_t)w->n_rows, x, m, w, bias, residual);
+    if (m > 0 && cpu_in_integers(w)) cpu_qrows(c, x, m, (int)w->cols);
+}
+
+void cpu_matmul(const device_ctx *c, float *out, const float *x, int m, const tensor *w)
+{
+    cpu_ready_rows(c, x, m, w);
+    cpu_matmul_rows(c, out, (size_t)w->n_rows, x, m, w, NULL, NULL);
 }
 
 void cpu_matmul_rows(const device_ctx *c, float *out, size_t ld, const float *x, int m, const tensor *w,
@@ -117,7 +124,7 @@ void cpu_matmul_rows(const device_ctx *c, float *out, size_t ld, const float *x,
     b.k = (int)w->cols;
     if (w->layout == LAYOUT_T32) (void)t32_shape_of(&b.t32, w->type, (uint64_t)b.n, (uint64_t)b.k);
     if (m < 1) return;
-    if (quant_get(w->type)->levels)
+    if (cpu_in_integers(w))
         cpu_qmatmul(&b);
     else
         cpu_share(c, (double)m * b.n * b.k, part, &b);

@@ -33,7 +33,9 @@ product_ahead product_ahead_of(const product *b, int j, int nr, int p, int kc, i
 /* Call it as rows are computed: `rows_done` of `rows`. */
 void product_fetch(product_ahead *a, int rows_done, int rows);
 
-/* With weights that are levels on a grid (quant_info.levels). */
+/* With weights that are levels on a grid (quant_info.levels), after cpu_qrows of x. */
 void cpu_qmatmul(const product *b);
+/* Makes the context's integers of x[m][k], k a multiple of QBLOCK. */
+void cpu_qrows(const device_ctx *c, const float *x, int m, int k);
 
 #endif

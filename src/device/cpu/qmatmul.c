@@ -47,8 +47,7 @@ static void levels(const product *b, uint8_t *level, float *scale, float *low, i
     for (int done = 0; done < k; done += tile_k) {
         const uint8_t *tile = t32_tile(&b->t32, b->w->data, (size_t)(j / T32_ROWS), (size_t)((p + done) / tile_k));
         const int at = done / sub;
-        fn(level + done, scale + at, low + at, t32_block(&b->t32, tile, (size_t)(j % T32_ROWS), room),
-           (size_t)tile_k);
+        fn(level + done, scale + at, low + at, t32_block(&b->t32, tile, (size_t)(j % T32_ROWS), room), (size_t)tile_k);
     }
 }
 
@@ -143,14 +142,14 @@ static void part(void *user, int t, int n)
 
     pool_share(b->n, QCOLS, t, n, &lo, &hi);
     for (int i = 0; i < b->m; i += most)
-        for (int j = lo; j < hi; j += QCOLS)
-            stripe(b, &b->c->scratch[t], i, b->m - i < most ? b->m - i : most, j, hi);
+        for (int j = lo; j < hi; j += QCOLS) stripe(b, &b->c->scratch[t], i, b->m - i < most ? b->m - i : most, j, hi);
 }
 
-void cpu_qmatmul(const product *b)
+void cpu_qrows(const device_ctx *c, const float *x, int m, int k)
 {
-    rows_job r = { b->c, b->x, (size_t)b->k, b->m };
+    rows_job r = { c, x, (size_t)k, m };
 
-    cpu_share(b->c, 4.0 * b->m * b->k, quantize_part, &r);
-    cpu_share(b->c, (double)b->m * b->n * b->k, part, (void *)b);
+    cpu_share(c, 16.0 * m * k, quantize_part, &r);
 }
+
+void cpu_qmatmul(const product *b) { cpu_share(b->c, (double)b->m * b->n * b->k, part, (void *)b); }

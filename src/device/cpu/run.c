@@ -84,6 +84,7 @@ typedef struct {
     device_ctx *c;
     const pass *p;
     const op *o;
+    bool ready; /* the operator before has made the same rows ready for such a product */
 } step;
 
 static float *act(const step *s, tensor_id id) { return cpu_activation(s->c, id); }
@@ -212,6 +213,14 @@ static void matmul(const step *s, const tensor *w, int64_t first, void *user)
                     residual);
 }
 
+static llada_status matmuls(const step *s, llada_err *err)
+{
+    const op *o = s->o;
+
+    if (!s->ready) cpu_ready_rows(s->c, act(s, o->in), rows_of(s, o->in), &s->c->g->t[o->weight]);
+    return each_part(s, matmul, NULL, err);
+}
+
 static void experts(const step *s, const tensor *w, int64_t first, void *user)
 {
     const op *o = s->o;
@@ -258,6 +267,7 @@ static llada_status score_rows(const step *s, llada_err *err)
         score_job j = { .p = p, .first = i, .vocab = (int)vocab };
         j.to = p->logits ? p->logits + (size_t)i * vocab : s->c->logits;
         j.n = p->n_want - i < SCORE_ROWS ? p->n_want - i : SCORE_ROWS;
+        cpu_ready_rows(s->c, act(s, s->o->in) + (size_t)i * cols_of(s, s->o->in), j.n, &s->c->g->t[s->o->weight]);
         llada_status st = each_part(s, score_matmul, &j, err);
         if (st) return st;
         if (p->out) cpu_share(s->c, 20.0 * j.n * (double)vocab, score_part, &j);
@@ -273,7 +283,7 @@ static llada_status run_op(step *s, llada_err *err)
     switch (o->kind) {
     case OP_EMBED: return embed(s, err);
     case OP_RMSNORM: cpu_share(s->c, 8 * values, norm_part, s); break;
-    case OP_MATMUL: return each_part(s, matmul, NULL, err);
+    case OP_MATMUL: return matmuls(s, err);
     case OP_ROPE: cpu_share(s->c, 8 * values, rope_part, s); break;
     case OP_KV: cpu_store_kv(s->c, s->p, o->layer, act(s, o->in), act(s, o->in2)); break;
     case OP_ATTENTION: cpu_attention(s->c, s->p, o, act(s, o->out), act(s, o->in)); break;
@@ -299,9 +309,13 @@ static llada_status finite_ok(const step *s, bool ends_layer, llada_err *err)
     return llada_fail(err, LLADA_NUMERIC, "layer %d gives NaN or infinity", o->layer);
 }
 
-float *cpu_activation(const device_ctx *c, tensor_id id)
+float *cpu_activation(const device_ctx *c, tensor_id id) { return (float *)(void *)(c->arena + c->plan.offset[id]); }
+
+/* As queries, keys and values do, products share their input; nothing else may come between. */
+static bool same_rows(const graph *g, const op *before, const op *o)
 {
-    return (float *)(void *)(c->arena + c->plan.offset[id]);
+    return before->kind == OP_MATMUL && o->kind == OP_MATMUL && before->in == o->in &&
+           cpu_in_integers(&g->t[before->weight]) == cpu_in_integers(&g->t[o->weight]);
 }
 
 llada_status cpu_run_ops(device_ctx *c, const pass *p, int first, int end, llada_err *err)
@@ -309,7 +323,7 @@ llada_status cpu_run_ops(device_ctx *c, const pass *p, int first, int end, llada
     llada_status st = LLADA_OK;
 
     for (int i = first; st == LLADA_OK && i < end; i++) {
-        step s = { c, p, &c->g->ops[i] };
+        step s = { c, p, &c->g->ops[i], i > first && same_rows(c->g, &c->g->ops[i - 1], &c->g->ops[i]) };
         if (p->stop && atomic_load_explicit(p->stop, memory_order_relaxed))
             return llada_fail(err, LLADA_CANCELLED, "stopped at operator %d of %d", i, c->g->n_ops);
         if (s.o->kind == OP_SCORE && (st = finite_ok(&s, false, err)) != LLADA_OK) return st;

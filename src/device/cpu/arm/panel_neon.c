@@ -1,6 +1,7 @@
 /* panel_neon.c - rows of x to 8-bit integers, packed weights to panels of levels, for NEON.  Layouts: format/quant.h,
  * format/t32.h. */
 #include <float.h>
+#include <math.h>
 
 #include "device/cpu/arm/vec_neon.h"
 #include "device/cpu/kern.h"
@@ -25,15 +26,43 @@ static inline int8x16_t bytes_of(const float32x4_t v[4], float inv)
     return vcombine_s8(vqmovn_s16(vcombine_s16(n[0], n[1])), vqmovn_s16(vcombine_s16(n[2], n[3])));
 }
 
+/* rounding_error of quantize_ref. */
+static inline float rounding_error(const float32x4_t v[8], float inv)
+{
+    float32x4_t sum[2] = { vdupq_n_f32(0), vdupq_n_f32(0) };
+    for (int i = 0; i < 8; i++) {
+        const float32x4_t at = vmulq_n_f32(v[i], inv), off = vsubq_f32(at, vrndnq_f32(at));
+        sum[i % 2] = vfmaq_f32(sum[i % 2], off, off);
+    }
+    const float32x4_t four = vaddq_f32(sum[0], sum[1]);
+    return vaddv_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)));
+}
+
+/* The scale of a block of ordinary numbers. */
+static inline float best_scale(const float32x4_t v[8], float most)
+{
+    float best = 0, least = INFINITY;
+    for (int i = 0; i < QSCALES; i++) {
+        const float steps = 127.0f - (float)i, ratio = 127.0f / steps, d = most / steps;
+        const float error = rounding_error(v, 1.0f / d) * (ratio * ratio);
+        if (error < least) {
+            least = error;
+            best = d;
+        }
+    }
+    return best;
+}
+
 void quantize_neon(int8_t *q, float *scale, float *sum32, float *sum16, const float *x, size_t k)
 {
     for (size_t b = 0; b < k / QBLOCK; b++, q += QBLOCK, x += QBLOCK) {
         float32x4_t v[8];
         for (int i = 0; i < 8; i++) v[i] = vld1q_f32(x + 4 * i);
-        const float most = peak(v), d = most >= LEAST ? most / 127.0f : 0;
-        const float inv = d > 0 && most <= FLT_MAX ? 1.0f / d : 0;
+        const float most = peak(v);
+        const bool ordinary = most >= LEAST && most <= FLT_MAX;
+        const float d = ordinary ? best_scale(v, most) : 0, inv = ordinary ? 1.0f / d : 0;
         const int8x16_t lo = bytes_of(v, inv), hi = bytes_of(v + 4, inv);
-        scale[b] = most == most ? d : most;
+        scale[b] = ordinary || most < LEAST ? d : most;
         vst1q_s8(q, lo);
         vst1q_s8(q + 16, hi);
         sum16[2 * b] = (float)vaddlvq_s8(lo);

@@ -20,15 +20,48 @@ static float peak(const float *x)
     return most;
 }
 
+/* The squared error of a block whose values are rounded to whole multiples of 1 / inv, in units of that squared.  Added
+ * in the order of eight lanes: every kernel must choose the same scale. */
+static float rounding_error(const float *x, float inv)
+{
+    float lane[8] = { 0 };
+
+    for (int i = 0; i < QBLOCK; i++) {
+        const float v = x[i] * inv, off = v - rintf(v);
+        lane[i % 8] = fmaf(off, off, lane[i % 8]);
+    }
+    for (int half = 4; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+    return lane[0];
+}
+
+/* The largest magnitude is `most`: how many steps of the best scale it takes; of equals the largest. */
+static float best_steps(const float *x, float most)
+{
+    float best = 0, least = INFINITY;
+
+    for (int i = 0; i < QSCALES; i++) {
+        const float steps = 127.0f - (float)i, ratio = 127.0f / steps;
+        const float error = rounding_error(x, 1.0f / (most / steps)) * (ratio * ratio);
+        if (error < least) {
+            least = error;
+            best = steps;
+        }
+    }
+    return best;
+}
+
 void quantize_ref(int8_t *q, float *scale, float *sum32, float *sum16, const float *x, size_t k)
 {
     for (size_t b = 0; b < k / QBLOCK; b++, q += QBLOCK, x += QBLOCK) {
-        float most = peak(x), d = most >= LEAST ? most / 127.0f : 0, inv = d > 0 && most <= FLT_MAX ? 1.0f / d : 0;
+        const float most = peak(x);
+        const bool ordinary = most >= LEAST && most <= FLT_MAX;
+        const float d = ordinary ? most / best_steps(x, most) : 0, inv = ordinary ? 1.0f / d : 0;
         int half[2] = { 0, 0 };
 
-        scale[b] = most == most ? d : most;
+        scale[b] = ordinary || most < LEAST ? d : most; /* infinity or NaN */
         for (int i = 0; i < QBLOCK; i++) {
-            q[i] = inv > 0 ? (int8_t)lrintf(x[i] * inv) : 0;
+            q[i] = ordinary ? (int8_t)lrintf(x[i] * inv) : 0;
             half[i / QSUB] += q[i];
         }
         sum16[2 * b] = (float)half[0];

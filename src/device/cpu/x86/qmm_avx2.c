@@ -8,7 +8,7 @@
 enum { LANES = 8, NV = 2, SIGNED_BYTES = 1 };
 typedef __m256 vec_f;
 typedef __m256i vec_i;
-#define MR 3
+#define MR      3
 #define VEC(op) _mm256_##op
 #include "device/cpu/x86/qmm_tile.h"
 
@@ -40,8 +40,7 @@ static ALWAYS_INLINE void sums(int mr, shape s, vec_i out[MR][NV], const int8_t 
             }
         }
         for (int i = 0; i < mr; i++)
-            for (int j = 0; j < NV; j++)
-                out[i][j] = _mm256_add_epi32(out[i][j], _mm256_madd_epi16(pairs[i][j], ones));
+            for (int j = 0; j < NV; j++) out[i][j] = _mm256_add_epi32(out[i][j], _mm256_madd_epi16(pairs[i][j], ones));
     }
 }
 
@@ -57,6 +56,8 @@ static inline __m256i magnitude(__m256 v)
 {
     return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff));
 }
+
+static const float LEAST = 1e-30f; /* as in quantize_ref */
 
 static inline float bits_float(uint32_t bits)
 {
@@ -85,6 +86,54 @@ static inline int sum_bytes(__m128i q)
     return _mm_cvtsi128_si32(s);
 }
 
+/* rounding_error of quantize_ref for one scale, before its lanes are added. */
+static inline __m256 lane_errors(const __m256 v[4], float inv)
+{
+    __m256 sum = _mm256_setzero_ps();
+    for (int i = 0; i < 4; i++) {
+        const __m256 at = _mm256_mul_ps(v[i], _mm256_set1_ps(inv));
+        const __m256 off = _mm256_sub_ps(at, _mm256_round_ps(at, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        sum = _mm256_fmadd_ps(off, off, sum);
+    }
+    return sum;
+}
+
+/* Lane i: the sum of vector i's lanes, l with l + 4, then with l + 2, then the two. */
+static inline __m256 add_lanes(const __m256 v[8])
+{
+    __m256 four[4], two[2];
+    for (int i = 0; i < 4; i++)
+        four[i] =
+            _mm256_add_ps(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+    for (int i = 0; i < 2; i++)
+        two[i] = _mm256_add_ps(_mm256_shuffle_ps(four[2 * i], four[2 * i + 1], 0x44),
+                               _mm256_shuffle_ps(four[2 * i], four[2 * i + 1], 0xee));
+    return _mm256_add_ps(_mm256_shuffle_ps(two[0], two[1], 0x88), _mm256_shuffle_ps(two[0], two[1], 0xdd));
+}
+
+static inline __m256 least_lane(__m256 v)
+{
+    v = _mm256_min_ps(v, _mm256_permute2f128_ps(v, v, 1));
+    v = _mm256_min_ps(v, _mm256_shuffle_ps(v, v, 0x4e));
+    return _mm256_min_ps(v, _mm256_shuffle_ps(v, v, 0xb1));
+}
+
+/* The scale of a block of ordinary numbers. */
+static inline float best_scale(const __m256 v[4], float most)
+{
+    const __m256 steps = _mm256_setr_ps(127, 126, 125, 124, 123, 122, 121, 120);
+    const __m256 ratio = _mm256_div_ps(_mm256_set1_ps(127), steps), d = _mm256_div_ps(_mm256_set1_ps(most), steps);
+    float scale[QSCALES], inv[QSCALES];
+    __m256 lanes[QSCALES];
+
+    _mm256_storeu_ps(scale, d);
+    _mm256_storeu_ps(inv, _mm256_div_ps(_mm256_set1_ps(1), d));
+    for (int i = 0; i < QSCALES; i++) lanes[i] = lane_errors(v, inv[i]);
+    const __m256 error = _mm256_mul_ps(add_lanes(lanes), _mm256_mul_ps(ratio, ratio));
+    const int best = _mm256_movemask_ps(_mm256_cmp_ps(error, least_lane(error), _CMP_EQ_OQ));
+    return scale[__builtin_ctz((unsigned)best)];
+}
+
 void quantize_avx2(int8_t *q, float *scale, float *sum32, float *sum16, const float *x, size_t k)
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -93,12 +142,13 @@ void quantize_avx2(int8_t *q, float *scale, float *sum32, float *sum16, const fl
         __m256 v[4];
         __m256i n[4];
         for (int i = 0; i < 4; i++) v[i] = _mm256_loadu_ps(x + 8 * i);
-        const float most = peak(v), d = most >= 1e-30f ? most / 127.0f : 0;
-        const float inv = d > 0 && most <= FLT_MAX ? 1.0f / d : 0;
-        scale[b] = most == most ? d : most;
+        const float most = peak(v);
+        const bool ordinary = most >= LEAST && most <= FLT_MAX;
+        const float d = ordinary ? best_scale(v, most) : 0, inv = ordinary ? 1.0f / d : 0;
+        scale[b] = ordinary || most < LEAST ? d : most;
         for (int i = 0; i < 4; i++) n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inv)));
         __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
-        bytes = inv > 0 ? _mm256_permutevar8x32_epi32(bytes, order) : _mm256_setzero_si256();
+        bytes = ordinary ? _mm256_permutevar8x32_epi32(bytes, order) : _mm256_setzero_si256();
         _mm256_storeu_si256((__m256i *)q, bytes);
         const int lo = sum_bytes(_mm256_castsi256_si128(bytes)), hi = sum_bytes(_mm256_extracti128_si256(bytes, 1));
         sum16[2 * b] = (float)lo;
