@@ -14,6 +14,9 @@
 #include "../../src/device/cpu/x86/attn_avx512.c"
 #undef dots
 #undef mix
+#define put put_avx512
+#include "../../src/device/cpu/x86/tiles_avx512vbmi.c"
+#undef put
 #include "emulate_end.h"
 
 #define CHECK_TABLES_ONLY
@@ -32,7 +35,7 @@ int main(int argc, char **argv)
     }
     kern_fill(&t[0], CPU_AVX2);
     t[1] = t[0];
-    kern_init_x86(&t[1], CPU_AVX2 | CPU_AVX512);
+    kern_init_x86(&t[1], CPU_AVX2 | CPU_AVX512 | CPU_AVX512VBMI);
     return check_tables(t, 1, 2, argc > 1 ? strtoull(argv[1], NULL, 0) : 1);
 }
 

@@ -158,6 +158,57 @@ static inline e512i e_dpbusd(e512i sum, e512i u, e512i v)
     return (e512i){ e_dpbusd8(sum.lo, u.lo, v.lo), e_dpbusd8(sum.hi, u.hi, v.hi) };
 }
 
+/* Of each eight bytes of `from`, eight bits from the bit on that the bytes of `at` name, round about. */
+static inline e512i e_multishift(e512i at, e512i from)
+{
+    uint64_t v[8];
+    uint8_t bit[64], out[64];
+    memcpy(v, &from, sizeof v);
+    memcpy(bit, &at, sizeof bit);
+    for (int i = 0; i < 64; i++) {
+        const int n = bit[i] % 64;
+        out[i] = (uint8_t)(n ? v[i / 8] >> n | v[i / 8] << (64 - n) : v[i / 8]);
+    }
+    memcpy(&from, out, sizeof out);
+    return from;
+}
+
+static inline e512i e_permute_bytes(e512i index, e512i from)
+{
+    uint8_t at[64], v[64], out[64];
+    memcpy(at, &index, sizeof at);
+    memcpy(v, &from, sizeof v);
+    for (int i = 0; i < 64; i++) out[i] = v[at[i] % 64];
+    memcpy(&from, out, sizeof out);
+    return from;
+}
+
+/* Words 0..31 of a, 32..63 of b. */
+static inline e512i e_permute2_words(e512i a, e512i index, e512i b)
+{
+    uint16_t at[32], v[64], out[32];
+    memcpy(at, &index, sizeof at);
+    memcpy(v, &a, sizeof a);
+    memcpy(v + 32, &b, sizeof b);
+    for (int i = 0; i < 32; i++) out[i] = v[at[i] % 64];
+    memcpy(&a, out, sizeof out);
+    return a;
+}
+
+static inline e512i e_and(e512i a, e512i b)
+{
+    return (e512i){ _mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi) };
+}
+
+static inline e512i e_xor(e512i a, e512i b)
+{
+    return (e512i){ _mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi) };
+}
+
+static inline e512i e_set1_bytes(char x) { return (e512i){ _mm256_set1_epi8(x), _mm256_set1_epi8(x) }; }
+
+static inline e512i e_set1_eight(long long x) { return (e512i){ _mm256_set1_epi64x(x), _mm256_set1_epi64x(x) }; }
+
 static inline e512i e_set1_i(int32_t x) { return (e512i){ _mm256_set1_epi32(x), _mm256_set1_epi32(x) }; }
 
 static inline e512i e_loadu_i(const void *p)
@@ -211,7 +262,15 @@ static inline e512i e_loadu_i(const void *p)
 #define _mm512_set1_epi32        e_set1_i
 #define _mm512_loadu_si512       e_loadu_i
 #undef _mm512_dpbusd_epi32
-#define _mm512_dpbusd_epi32 e_dpbusd
+#define _mm512_dpbusd_epi32          e_dpbusd
+#define _mm512_storeu_si512(p, x)    memcpy(p, &(e512i[]){ x }, sizeof(e512i))
+#define _mm512_set1_epi8             e_set1_bytes
+#define _mm512_set1_epi64            e_set1_eight
+#define _mm512_and_si512             e_and
+#define _mm512_xor_si512             e_xor
+#define _mm512_multishift_epi64_epi8 e_multishift
+#define _mm512_permutexvar_epi8      e_permute_bytes
+#define _mm512_permutex2var_epi16    e_permute2_words
 #undef _mm256_dpbusd_avx_epi32
 #define _mm256_dpbusd_avx_epi32 e_dpbusd8 /* AVX-VNNI */
 

@@ -11,9 +11,9 @@
 enum { L1_FMA = 1u << 12, L1_OSXSAVE = 1u << 27, L1_AVX = 1u << 28, L1_F16C = 1u << 29 };
 enum { L7_AVX2 = 1u << 5, L7_F = 1u << 16, L7_DQ = 1u << 17, L7_BW = 1u << 30 }; /* EBX */
 static const unsigned L7_VL = 1u << 31;
-enum { L7_VNNI = 1u << 11 };                              /* ECX */
-enum { L7_AMX_TILE = 1u << 24, L7_AMX_INT8 = 1u << 25 };  /* EDX */
-enum { L7_1_AVXVNNI = 1u << 4 };                          /* EAX of subleaf 1 */
+enum { L7_VBMI = 1u << 1, L7_VNNI = 1u << 11 };          /* ECX */
+enum { L7_AMX_TILE = 1u << 24, L7_AMX_INT8 = 1u << 25 }; /* EDX */
+enum { L7_1_AVXVNNI = 1u << 4 };                         /* EAX of subleaf 1 */
 enum { XCR_YMM = 0x06, XCR_ZMM = 0xe6, XCR_TILES = 0x60000 };
 
 static uint64_t detect(void)
@@ -30,13 +30,14 @@ static uint64_t detect(void)
     found |= CPU_AVX2;
     if ((b7 & need512) == need512 && (xcr_lo & XCR_ZMM) == XCR_ZMM) found |= CPU_AVX512;
     if ((found & CPU_AVX512) && (c7 & L7_VNNI)) found |= CPU_AVX512VNNI;
+    if ((found & CPU_AVX512) && (c7 & L7_VBMI)) found |= CPU_AVX512VBMI;
     if (a7 >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & L7_1_AVXVNNI)) found |= CPU_AVXVNNI;
     if ((d7 & tiles) == tiles && (xcr_lo & XCR_TILES) == XCR_TILES && os_allow_tiles()) found |= CPU_AMX;
     return found;
 }
 
-static const char *const names[] = { "avx2", "avx512", "avxvnni", "avx512vnni", "amx" };
-enum { N_NAMES = 5 };
+static const char *const names[] = { "avx2", "avx512", "avxvnni", "avx512vnni", "amx", "avx512vbmi" };
+enum { N_NAMES = 6 };
 
 #elif defined(__aarch64__)
 

@@ -154,6 +154,7 @@ kern_weave_fn weave_avx2;
 quant_levels_fn levels_q8_0_avx2, levels_q4_k_avx2, levels_q5_k_avx2, levels_q6_k_avx2;
 kern_expand_fn expand_q4_0_avx2;
 kern_expand_tiles_fn expand_tiles_q4_0_avx2, expand_tiles_q8_0_avx2;
+kern_expand_tiles_fn expand_tiles_q4_0_avx512vbmi, expand_tiles_q8_0_avx512vbmi;
 kern_row_tiles_fn row_tiles_q4_0_avx2;
 kern_qmm_fn qmm_avx2, qmm_avxvnni, qmm_avx512vnni, qmm_amx;
 kern_unpack_fn unpack_f16_avx2, unpack_bf16_avx2, unpack_q8_0_avx2, unpack_q4_0_avx2;

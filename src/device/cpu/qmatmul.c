@@ -118,11 +118,13 @@ static void stripe(const product *b, const cpu_scratch *s, int i0, int m, int j,
 {
     const quant_grid *grid = &quant_get(b->w->type)->grid;
     const int nr = hi - j < QCOLS ? hi - j : QCOLS, most = b->c->k.qmm_rows;
+    /* tiles lie in order: reading them and multiplying take turns often, and overlap; of rows whole lines are read */
+    const int kc = b->w->layout == LAYOUT_T32 ? Q_KC / 2 : Q_KC;
 
     if (m == 1 && stripe_of_row(b, s, i0, j, hi)) return;
-    for (int p = 0; p < b->k; p += Q_KC) {
-        const int k = b->k - p < Q_KC ? b->k - p : Q_KC;
-        product_ahead next = product_ahead_of(b, j, nr, p, Q_KC, hi);
+    for (int p = 0; p < b->k; p += kc) {
+        const int k = b->k - p < kc ? b->k - p : kc;
+        product_ahead next = product_ahead_of(b, j, nr, p, kc, hi);
         panel_fill(b, s, j, p, k);
         for (int i = 0; i < m; i += most) {
             const int rows = m - i < most ? m - i : most;

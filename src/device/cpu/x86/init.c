@@ -1,5 +1,5 @@
 /* init.c - the x86-64 kernels, in rising order: AVX2 (with FMA and F16C), then AVX-512 (F, BW, VL, DQ), then products
- * of bytes by VNNI, in the wider registers where both are allowed, or in tiles (AMX). */
+ * of bytes by VNNI, in the wider registers where both are allowed, or in tiles (AMX); panels by VBMI. */
 #include "device/cpu/kern.h"
 
 static void init_avx2(kern_table *t)
@@ -55,6 +55,10 @@ void kern_init_x86(kern_table *t, uint64_t features)
     if (features & CPU_AVX512) init_avx512(t);
     if (features & CPU_AVXVNNI) KERN_PUT(t->qmm, qmm_avxvnni);
     if ((features & CPU_AVX512) && (features & CPU_AVX512VNNI)) KERN_PUT(t->qmm, qmm_avx512vnni);
+    if ((features & CPU_AVX512) && (features & CPU_AVX512VBMI)) {
+        KERN_PUT(t->expand_tiles[QT_Q4_0], expand_tiles_q4_0_avx512vbmi);
+        KERN_PUT(t->expand_tiles[QT_Q8_0], expand_tiles_q8_0_avx512vbmi);
+    }
     if (t->qmm.fn != qmm_avx512vnni || !(features & CPU_AMX)) return;
     KERN_PUT(t->qmm, qmm_amx);
     t->qmm_rows = 32;
