@@ -12,8 +12,8 @@ set(HEXAGON_FLAGS --target=hexagon-unknown-linux-musl -mhvx -mhvx-length=128b -s
   -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -ffp-contract=off
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror -Wno-unused-parameter)
 set(DSP ${PROJECT_SOURCE_DIR}/src/device/npu/dsp)
-set(HEXAGON_BOTH ${DSP}/attend.c ${DSP}/check.c ${DSP}/lanes.c ${DSP}/matmul.c ${DSP}/rows.c ${DSP}/run.c
-  ${DSP}/hexagon/runtime.c ${DSP}/hexagon/lanes_hvx.c ${PROJECT_SOURCE_DIR}/src/base/half.c)
+set(HEXAGON_BOTH ${DSP}/attend.c ${DSP}/check.c ${DSP}/lanes.c ${DSP}/matmul.c ${DSP}/plan.c ${DSP}/rows.c ${DSP}/run.c
+  ${DSP}/team.c ${DSP}/hexagon/runtime.c ${DSP}/hexagon/lanes_hvx.c ${PROJECT_SOURCE_DIR}/src/base/half.c)
 file(GLOB_RECURSE HEXAGON_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/npu/*.h)
 list(APPEND HEXAGON_HEADERS ${PROJECT_SOURCE_DIR}/src/device/columns.h ${PROJECT_SOURCE_DIR}/src/base/half.h)
 
@@ -32,7 +32,8 @@ function(hexagon_link output arch flags link_flags)
 endfunction()
 
 # -mv67: what came later is unknown to the emulator, which would run it as something else.
-hexagon_link(npu-emulated.elf v67 "" "" ${HEXAGON_BOTH} ${DSP}/emulate.c ${DSP}/hexagon/emulator_main.c)
+hexagon_link(npu-emulated.elf v67 "" "" ${HEXAGON_BOTH} ${DSP}/emulate.c ${DSP}/hexagon/emulator_main.c
+  ${DSP}/hexagon/emulator_threads.c)
 set(HEXAGON_OUTPUTS ${HEXAGON_DIR}/npu-emulated.elf)
 foreach(arch v73 v75 v79 v81)
   hexagon_link(libllada_npu-${arch}.so ${arch} "-DDSP_DEVICE;-fPIC;-fvisibility=hidden" "-shared" ${HEXAGON_BOTH}

@@ -1,9 +1,11 @@
-/* os.c - calls to the operating system: whole files, clock, cores.  Its neighbours are os_memory.c (free memory) and
+/* os.c - calls to the operating system: whole files, clock, cores, sleeping on a word.  Its neighbours are os_memory.c (free memory) and
  * os_replace.c (atomic replacement of a file). */
 #include "base/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -218,4 +220,14 @@ bool os_allow_tiles(void)
 #else
     return false;
 #endif
+}
+
+void os_sleep_on(_Atomic uint32_t *word, uint32_t value)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+void os_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }

@@ -1,7 +1,9 @@
-/* os.h - every call to the operating system: files and maps, clock, cores, memory, atomic replacement of a file. */
+/* os.h - every call to the operating system: files and maps, clock, cores, memory, sleeping, atomic replacement
+ * of a file. */
 #ifndef BASE_OS_H
 #define BASE_OS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -39,6 +41,10 @@ bool os_allow_tiles(void);   /* asks that this process may use AMX tiles; false:
 uint64_t os_free_memory(void); /* bytes that can be taken without swapping; a cgroup limit counts; 0: unknown */
 uint64_t os_free_memory_in(const char *root); /* the same with the folders proc and sys below root: for tests */
 const char *os_why(int code); /* an errno value in words, for the end of a sentence */
+
+/* Sleeps while *word is `value`, or not as long: whoever waits looks again.  os_wake wakes all who sleep on it. */
+void os_sleep_on(_Atomic uint32_t *word, uint32_t value);
+void os_wake(_Atomic uint32_t *word);
 
 /* Writing a file that is either wholly there or not at all: a file without a name, or a temporary one beside it; fsync,
  * rename.  What writers that were killed left beside the same file is removed. */

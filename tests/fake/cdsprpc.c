@@ -10,6 +10,7 @@
 
 #include "device/npu/dsp/dsp.h"
 #include "device/npu/dsp/emulate.h"
+#include "device/npu/host_threads.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -46,6 +47,7 @@ static struct {
 static bool may_load;
 static port machine;
 static dsp program;
+static host_threads threads;
 static void *vtcm;
 static unsigned messages;
 
@@ -138,7 +140,7 @@ int remote_handle64_control(uint64_t handle, uint32_t what, void *data, uint32_t
 
 int remote_handle64_open(const char *uri, uint64_t *handle)
 {
-    const emulate_world world = { NULL, attach, detach, take, give };
+    const emulate_world world = { NULL, attach, detach, take, give, host_threads_of(&threads) };
     if (planted("open")) return planted("open");
     if (!may_load) return 0x80000406; /* unsigned code, not allowed before */
     if (strncmp(uri, "file:///libllada_npu-v", 22) ||
@@ -146,7 +148,7 @@ int remote_handle64_open(const char *uri, uint64_t *handle)
         return 0x80000602;
     vtcm = aligned_alloc(TILE_BYTES, VTCM);
     emulate_init(&machine, &world, vtcm, VTCM, UINT64_C(3) << 30);
-    dsp_open(&program, &machine);
+    if (!dsp_open(&program, &machine, 0)) return 0x80000402;
     messages = 0;
     *handle = 77;
     return 0;

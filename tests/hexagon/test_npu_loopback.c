@@ -72,7 +72,8 @@ static void same_bits_as_here(void **state)
         const size_t bytes = (size_t)(NET_ROWS * m->s.vocab) * sizeof(float);
         float *want = malloc(bytes), *got = malloc(bytes);
         opened here = start(m, &(npu_settings){ .transport = "inproc", .vtcm = VTCM }, NULL);
-        const npu_settings s = settings(1 << 20); /* in MiB, the least there is */
+        npu_settings s = settings(1 << 20); /* in MiB, the least there is */
+        s.contexts = 1 + 3 * (uint32_t)i;   /* threads of each size of team */
         opened there = start(m, &s, NULL);
         run(&here, m, want);
         run(&there, m, got);

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "base/task.h"
 #include "scratch.h"
 
 /* ---------------------------------------------------------------- system calls that fail on request */
@@ -311,6 +312,46 @@ static void test_machine(void **state)
     assert_true(dt >= 0.001 && dt < 30);
 }
 
+/* Two words, changed in turn by two threads that each sleep until the other has done so. */
+typedef struct {
+    _Atomic uint32_t ball, back;
+} game;
+
+enum { TURNS = 1000 };
+
+static void until(_Atomic uint32_t *word, uint32_t value)
+{
+    uint32_t now;
+    while ((now = atomic_load(word)) != value)
+        os_sleep_on(word, now);
+}
+
+static void return_balls(void *user)
+{
+    game *g = user;
+    for (uint32_t i = 1; i <= TURNS; i++) {
+        until(&g->ball, i);
+        atomic_store(&g->back, i);
+        os_wake(&g->back);
+    }
+}
+
+static void test_sleep(void **state)
+{
+    game g = { 0 };
+    task *other = NULL;
+    llada_err err;
+    os_sleep_on(&g.ball, 1); /* the word is another: no sleep */
+    assert_int_equal(task_open(&other, &err), LLADA_OK);
+    task_start(other, return_balls, &g);
+    for (uint32_t i = 1; i <= TURNS; i++) {
+        atomic_store(&g.ball, i);
+        os_wake(&g.ball);
+        until(&g.back, i);
+    }
+    task_close(&other);
+}
+
 static void test_why(void **state)
 {
     assert_string_equal(os_why(ENOSPC), "the disk is full");
@@ -330,6 +371,7 @@ int main(void)
         cmocka_unit_test_setup(test_map_read_faults, reset),
         cmocka_unit_test_setup(test_map_lost, reset),
         cmocka_unit_test_setup(test_machine, reset),
+        cmocka_unit_test_setup(test_sleep, reset),
         cmocka_unit_test_setup(test_why, reset),
     };
     if (!scratch_open(&box))

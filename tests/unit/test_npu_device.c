@@ -144,6 +144,27 @@ static void cached_equals_fresh(void **state)
     }
 }
 
+/* However many threads share the work: the same bits. */
+static void any_number_of_threads(void **state)
+{
+    for (int i = 0; i < N_SHAPES; i++) {
+        net *m = net_make(&shapes[i]);
+        float *want = NULL;
+        for (uint32_t contexts = 1; contexts <= 7; contexts++) {
+            opened o = start_on(m, &(npu_settings){ .transport = "inproc", .vtcm = VTCM, .contexts = contexts });
+            float *got = run_all(&o, m);
+            assert_serves(&o);
+            if (!want) want = got;
+            if (memcmp(got, want, (size_t)(NET_ROWS * m->s.vocab) * sizeof *got))
+                fail_msg("%s: other bits with %u vector contexts", m->s.what, contexts);
+            if (got != want) free(got);
+            stop(&o);
+        }
+        free(want);
+        net_free(m);
+    }
+}
+
 /* ------------------------------------------------------------ fewer addresses than weights */
 
 /* Whatever the budget: the same bits, or the CPU serves because a session does not fit. */
@@ -358,15 +379,11 @@ static void networks_it_does_not_know(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matches_reference),
-        cmocka_unit_test(cached_equals_fresh),
-        cmocka_unit_test(any_budget),
-        cmocka_unit_test(sessions_take_turns),
-        cmocka_unit_test(shares_its_store),
-        cmocka_unit_test(faults_in_passes),
-        cmocka_unit_test(faults_in_the_self_test),
-        cmocka_unit_test(buffers_refused),
-        cmocka_unit_test(networks_it_does_not_know),
+        cmocka_unit_test(matches_reference),     cmocka_unit_test(cached_equals_fresh),
+        cmocka_unit_test(any_number_of_threads), cmocka_unit_test(any_budget),
+        cmocka_unit_test(sessions_take_turns),   cmocka_unit_test(shares_its_store),
+        cmocka_unit_test(faults_in_passes),      cmocka_unit_test(faults_in_the_self_test),
+        cmocka_unit_test(buffers_refused),       cmocka_unit_test(networks_it_does_not_know),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "device/npu/dsp/dsp.h"
 #include "device/npu/dsp/emulate.h"
+#include "device/npu/host_threads.h"
 #include "device/npu/npu.h"
 #include "format/quant.h"
 #include "small_net.h"
@@ -22,6 +23,7 @@ enum { HOST_BYTES = 8192, VTCM = 1 << 18 };
 typedef struct {
     port m;
     port_buffer b;
+    host_threads threads;
     uint8_t *host; /* what the host sees of buffer 1 */
     void *memory;  /* of the VTCM */
 } machine;
@@ -37,7 +39,7 @@ static void give(void *user, void *p, uint32_t bytes) { free(p); }
 static machine *start(uint32_t flags)
 {
     machine *t = calloc(1, sizeof *t);
-    const emulate_world world = { t, attach, detach, take, give };
+    const emulate_world world = { t, attach, detach, take, give, host_threads_of(&t->threads) };
     t->host = calloc(1, HOST_BYTES);
     t->memory = malloc(VTCM + TILE_BYTES);
     uint8_t *vtcm = t->memory;
@@ -146,6 +148,130 @@ static void mistakes_are_noticed(void **state)
         const uint32_t fault = end(t);
         if (fault != rules[which]) fail_msg("mistake %d: rule %u, not %u", which, fault, rules[which]);
     }
+}
+
+/* ------------------------------------------------------------ mistakes between threads */
+
+/* A message's thread that holds the HMX lock and has DMA under way, and what another does meanwhile. */
+typedef enum {
+    FROM_ITS_THREAD, /* nothing */
+    CLEARS,
+    SCALES,
+    MULTIPLIES,
+    STORES,
+    UNLOCKS,
+    LOCKS_TOO,
+    READS_EARLY,
+    WAITS_FOR_ANOTHER, /* whose bytes are not there after that */
+    LOCKS_WITH_VECTORS,
+    LOCKS_AFTER_VECTORS, /* a context that was taken on the way */
+    LOCKS_WITHOUT,
+    ACTS
+} act;
+
+static const struct {
+    uint32_t rule;
+    bool vectors; /* the other thread has a vector context */
+} acts[ACTS] = {
+    [CLEARS] = { NPU_RULE_LOCK },
+    [SCALES] = { NPU_RULE_LOCK },
+    [MULTIPLIES] = { NPU_RULE_LOCK },
+    [STORES] = { NPU_RULE_LOCK },
+    [UNLOCKS] = { NPU_RULE_LOCK },
+    [LOCKS_TOO] = { NPU_RULE_LOCK },
+    [READS_EARLY] = { NPU_RULE_DMA, true },
+    [WAITS_FOR_ANOTHER] = { NPU_RULE_DMA, true },
+    [LOCKS_WITH_VECTORS] = { NPU_RULE_LOCK, true },
+    [LOCKS_AFTER_VECTORS] = { NPU_RULE_LOCK },
+};
+
+typedef struct {
+    port *m;
+    act which;
+    half *tile, *chunk;
+    uint32_t *table;
+} other;
+
+static void act_on(void *arg)
+{
+    const other *o = arg;
+    port *m = o->m;
+    switch (o->which) {
+    case CLEARS: port_hmx_clear(m); break;
+    case SCALES: port_hmx_scale(m, o->table); break;
+    case MULTIPLIES: port_hmx_mac(m, o->tile, o->tile, 1); break;
+    case STORES: port_hmx_store(m, o->tile); break;
+    case UNLOCKS: port_hmx_unlock(m); break;
+    case WAITS_FOR_ANOTHER: port_dma_wait(m); /* fall through */
+    case READS_EARLY: port_touch(m, o->chunk + 64, 128); break;
+    case LOCKS_AFTER_VECTORS: port_touch(m, o->tile, 128); /* fall through */
+    case LOCKS_TOO:
+    case LOCKS_WITH_VECTORS:
+    case LOCKS_WITHOUT: port_hmx_lock(m); break;
+    default: break;
+    }
+}
+
+static uint32_t with_another(act which)
+{
+    machine *t = start(NPU_BUFFER_DMA);
+    port *m = &t->m;
+    other o = { .m = m, .which = which };
+    o.tile = port_vtcm(m, TILE_BYTES, TILE_BYTES);
+    o.chunk = port_vtcm(m, TILE_BYTES, TILE_BYTES);
+    o.table = port_vtcm(m, 256, 256);
+    memset(o.tile, 0, TILE_BYTES);
+    memset(o.table, 0, 256);
+    const bool locks = which < LOCKS_WITH_VECTORS;
+    if (locks) port_hmx_lock(m);
+    port_dma(m, o.chunk, &t->b, 0, TILE_BYTES);
+    assert_true(port_thread(m, 0, acts[which].vectors, act_on, &o));
+    port_join(m, 0);
+    port_dma_wait(m);
+    port_touch(m, o.chunk, TILE_BYTES);
+    if (locks) { /* and what is one's own stays so */
+        port_hmx_scale(m, o.table);
+        port_hmx_clear(m);
+        port_hmx_mac(m, o.tile, o.chunk, 1);
+        port_hmx_store(m, o.tile);
+        port_hmx_unlock(m);
+    }
+    return end(t);
+}
+
+static void mistakes_between_threads(void **state)
+{
+    for (int which = FROM_ITS_THREAD; which < ACTS; which++) {
+        const uint32_t fault = with_another((act)which);
+        if (fault != acts[which].rule) fail_msg("act %d: rule %u, not %u", which, fault, acts[which].rule);
+    }
+}
+
+/* Two threads break a rule each, over and over: one of the two is noted, and stays. */
+static void breaks(void *arg)
+{
+    other *o = arg;
+    for (int i = 0; i < 1000; i++) {
+        if (o->which == CLEARS)
+            port_hmx_clear(o->m);
+        else
+            port_touch(o->m, o->chunk, 128);
+    }
+}
+
+static void the_first_fault_stays(void **state)
+{
+    machine *t = start(NPU_BUFFER_DMA);
+    other both[2] = { { .m = &t->m, .which = CLEARS }, { .m = &t->m, .which = READS_EARLY } };
+    both[1].chunk = port_vtcm(&t->m, TILE_BYTES, TILE_BYTES);
+    port_dma(&t->m, both[1].chunk, &t->b, 0, TILE_BYTES);
+    for (uint32_t i = 0; i < 2; i++) assert_true(port_thread(&t->m, i, false, breaks, &both[i]));
+    uint32_t first;
+    while ((first = port_fault(&t->m)) == NPU_RULE_NONE) {
+    }
+    assert_true(first == NPU_RULE_LOCK || first == NPU_RULE_DMA);
+    for (uint32_t i = 0; i < 2; i++) port_join(&t->m, i);
+    assert_int_equal(end(t), first);
 }
 
 /* Before the wait the destination holds NaN, so that code which is not vigilant computes nonsense too. */
@@ -328,6 +454,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_noticed),
+        cmocka_unit_test(mistakes_between_threads),
+        cmocka_unit_test(the_first_fault_stays),
         cmocka_unit_test(dma_completes_at_wait),
         cmocka_unit_test(vtcm_ends_and_is_wiped),
         cmocka_unit_test(a_forgotten_flush_shows),

@@ -41,7 +41,7 @@ typedef enum {
     NPU_RULE_ALIGN,  /* an operand of HMX, DMA or a cache operation is not aligned as it must be */
     NPU_RULE_VTCM,   /* an operand lies outside VTCM, or runs past its end */
     NPU_RULE_RANGE,  /* more than 32 tiles, or none, in one instruction */
-    NPU_RULE_LOCK,   /* HMX used without its lock */
+    NPU_RULE_LOCK,   /* HMX used by a thread without its lock, or the lock taken by one with a vector context */
     NPU_RULE_DMA,    /* bytes used while the DMA that brings them is under way, or too many under way */
     NPU_RULE_BUFFER, /* outside a buffer, or a load from one that only DMA may read */
     NPU_RULE_STATE,  /* accumulators used before they were cleared, or no scales set */

@@ -83,7 +83,8 @@ static llada_status matrix_shape(const device_weights *w, const tensor *t, t32_s
         !t32_shape_of(s, type, (uint64_t)t->n_rows, (uint64_t)t->cols))
         return llada_fail(err, LLADA_UNSUPPORTED, "tensor %.64s of %lld x %lld does not go into tiles", t->name,
                           (long long)t->n_rows, (long long)t->cols);
-    if (plan_row_tiles(w->t->vtcm, (uint32_t)s->tiles, wire_type(type)) == 0)
+    const plan_shape product = { 1, (uint32_t)s->stripes, (uint32_t)s->tiles, wire_type(type) };
+    if (plan_bytes(&product, 1, 1) > w->t->vtcm)
         return llada_fail(err, LLADA_UNSUPPORTED, "tensor %.64s with rows of %lld does not fit %u bytes of VTCM",
                           t->name, (long long)t->cols, (unsigned)w->t->vtcm);
     return LLADA_OK;

@@ -24,6 +24,7 @@ typedef struct {
                               until open returns */
     uint64_t budget;       /* most bytes mapped at a time; 0: what the transport finds */
     uint32_t vtcm;         /* emulations: bytes of VTCM; 0: 8 MiB */
+    uint32_t contexts;     /* emulations: vector contexts, 8 at most; 0: 4 */
     double patience;       /* seconds until a call is given up; 0: 10 (emulations: 120) */
 } npu_settings;
 

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "device/npu/dsp/dsp.h"
 #include "device/npu/dsp/emulate.h"
+#include "device/npu/host_threads.h"
 #include "device/npu/transport.h"
 
 enum { MAX_SHARED = 256, VTCM = 8 << 20 };
@@ -13,6 +14,7 @@ typedef struct {
     npu_transport t;
     port m;
     dsp d;
+    host_threads threads;
     void *vtcm_memory;
     npu_shared shared[MAX_SHARED]; /* id - 1 is the place; at NULL: free */
 } inproc;
@@ -33,18 +35,23 @@ static void give_private(void *user, void *p, uint32_t bytes) { mem_free(p); }
 
 /* ------------------------------------------------------------ the transport */
 
+static void release(inproc *p)
+{
+    for (int i = 0; i < MAX_SHARED; i++) mem_free(p->shared[i].own);
+    mem_free(p->vtcm_memory);
+    mem_free(p);
+}
+
 static void inproc_close(npu_transport **t)
 {
     inproc *p = t ? (inproc *)*t : NULL;
     if (!p) return;
     dsp_close(&p->d);
-    for (int i = 0; i < MAX_SHARED; i++) mem_free(p->shared[i].own);
-    mem_free(p->vtcm_memory);
-    mem_free(p);
+    release(p);
     *t = NULL;
 }
 
-static void inproc_stop(npu_transport *t) {} /* it runs in the caller's thread: nothing goes on behind a call */
+static void inproc_stop(npu_transport *t) {} /* its threads work only while a call waits for them */
 
 /* mem_new aligns to half a cache line of the DSP; it looks at more. */
 static void *align(void *p, uintptr_t to) { return (uint8_t *)p + (to - (uintptr_t)p % to) % to; }
@@ -88,11 +95,14 @@ llada_status npu_inproc_open(npu_transport **out, const npu_settings *s, llada_e
         mem_free(p);
         return llada_fail(err, LLADA_NO_MEMORY, "no memory for an emulated DSP with %u bytes of VTCM", (unsigned)vtcm);
     }
-    const emulate_world world = { p, attach, detach, take_private, give_private };
+    const emulate_world world = { p, attach, detach, take_private, give_private, host_threads_of(&p->threads) };
     p->t = (npu_transport){ .calls = &calls, .budget = s->budget ? s->budget : ADDRESSES, .vtcm = vtcm };
     memcpy(p->t.machine, NPU_EMULATED, sizeof NPU_EMULATED);
     emulate_init(&p->m, &world, align(p->vtcm_memory, TILE_BYTES), vtcm, p->t.budget);
-    dsp_open(&p->d, &p->m);
+    if (!dsp_open(&p->d, &p->m, s->contexts)) {
+        release(p);
+        return llada_fail(err, LLADA_NO_MEMORY, "the system gave no thread for an emulated HMX unit");
+    }
     *out = &p->t;
     return LLADA_OK;
 }

@@ -96,14 +96,15 @@ static void loopback_close(npu_transport **t)
     *t = NULL;
 }
 
-static llada_status start(loopback *p, const char *program, llada_err *err)
+static llada_status start(loopback *p, const char *program, uint32_t n_contexts, llada_err *err)
 {
-    char own[16], ring[16], vtcm[16], budget[16];
+    char own[16], ring[16], vtcm[16], budget[16], contexts[16];
     snprintf(own, sizeof own, "%ld", (long)getpid());
     snprintf(ring, sizeof ring, "%d", p->ring_file);
     snprintf(vtcm, sizeof vtcm, "%u", (unsigned)p->t.vtcm);
     snprintf(budget, sizeof budget, "%u", (unsigned)(p->t.budget >> 20));
-    char *const args[] = { (char *)emulator, (char *)program, own, ring, vtcm, budget, NULL };
+    snprintf(contexts, sizeof contexts, "%u", (unsigned)n_contexts);
+    char *const args[] = { (char *)emulator, (char *)program, own, ring, vtcm, budget, contexts, NULL };
     char *const environment[] = { NULL };
     const int why = posix_spawnp(&p->child, emulator, NULL, NULL, args, environment);
     if (why == 0) return LLADA_OK;
@@ -159,7 +160,7 @@ llada_status npu_loopback_open(npu_transport **out, const char *program, const n
     if (p->ring_file < 0) st = llada_fail(err, LLADA_NO_MEMORY, "no shared memory: %s", os_why(errno));
     if (st == LLADA_OK && access(program, R_OK))
         st = llada_fail(err, LLADA_IO, "the DSP program %.200s can't be read: %s", program, os_why(errno));
-    if (st == LLADA_OK) st = start(p, program, err);
+    if (st == LLADA_OK) st = start(p, program, s->contexts, err);
     if (st == LLADA_OK) {
         *out = &p->t;
         return LLADA_OK;

@@ -1,13 +1,16 @@
-/* dsp.h - the program that runs on the NPU's scalar core: takes a message, checks it, runs its operators.  One thread;
- * everything it needs beside the port lies in this record. */
+/* dsp.h - the program that runs on the NPU's scalar core: takes a message, checks it, runs its operators, which share
+ * their work among the threads of a team.  Everything it needs beside the port lies in this record. */
 #ifndef DSP_DSP_H
 #define DSP_DSP_H
 
 #include "device/columns.h"
-#include "device/npu/dsp/port.h"
+#include "device/npu/dsp/team.h"
+
+enum { DSP_CONTEXTS = 4 }; /* vector contexts that every generation has */
 
 typedef struct {
-    port *m;                          /* borrowed */
+    port *m; /* borrowed */
+    team team;
     port_buffer map[NPU_MAX_BUFFERS]; /* mapped now; they stay from message to message */
     uint32_t n_map;
 
@@ -24,8 +27,10 @@ typedef struct {
     uint32_t copy[NPU_MAX_MESSAGE / 4]; /* of the message: nobody changes it after it was checked */
 } dsp;
 
-void dsp_open(dsp *d, port *m);
-void dsp_close(dsp *d); /* unmaps all */
+/* contexts: of the vector unit, the one of the message's thread included; 0: DSP_CONTEXTS.  False: there is no thread
+ * for HMX, and nothing to close. */
+bool dsp_open(dsp *d, port *m, uint32_t contexts);
+void dsp_close(dsp *d); /* ends the threads, unmaps all */
 /* Runs a message of so many bytes.  Always fills the reply. */
 void dsp_run(dsp *d, const void *message, uint32_t bytes, npu_reply *reply);
 

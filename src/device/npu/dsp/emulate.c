@@ -4,7 +4,8 @@
  *   host's memory, flushing to it.  Before the first invalidation a copy holds NaN.
  * - DMA moves nothing before it is waited for; until then the destination holds NaN.
  * - Accumulators hold NaN after they were stored, VTCM after it was given back.
- * - Buffers take from a budget of addresses, which can be set lower than any machine's. */
+ * - Buffers take from a budget of addresses, which can be set lower than any machine's.
+ * - It is known which thread calls: what one has locked or started is not another's. */
 #include "device/npu/dsp/emulate.h"
 
 #include <string.h>
@@ -15,7 +16,8 @@ enum { POISON = 0xff }; /* as halves and as floats: NaN */
 
 static void broke(port *m, npu_rule rule)
 {
-    if (m->fault == NPU_RULE_NONE) m->fault = rule;
+    uint32_t none = NPU_RULE_NONE;
+    atomic_compare_exchange_strong(&m->fault, &none, rule);
 }
 
 static bool aligned(const void *p, uintptr_t to) { return (uintptr_t)p % to == 0; }
@@ -23,6 +25,8 @@ static bool aligned(const void *p, uintptr_t to) { return (uintptr_t)p % to == 0
 void emulate_init(port *m, const emulate_world *world, void *vtcm, uint32_t vtcm_bytes, uint64_t budget)
 {
     memset(m, 0, sizeof *m);
+    atomic_init(&m->busy, 0);
+    atomic_init(&m->fault, NPU_RULE_NONE);
     m->world = *world;
     m->vtcm = vtcm;
     m->vtcm_bytes = vtcm_bytes;
@@ -30,15 +34,77 @@ void emulate_init(port *m, const emulate_world *world, void *vtcm, uint32_t vtcm
     memset(vtcm, POISON, vtcm_bytes);
 }
 
+/* ------------------------------------------------------------ threads */
+
+static uintptr_t self(const port *m) { return m->world.threads.self(m->world.threads.user); }
+
+void port_sleep(port *m, _Atomic uint32_t *word, uint32_t value)
+{
+    m->world.threads.sleep(m->world.threads.user, word, value);
+}
+
+void port_wake(port *m, _Atomic uint32_t *word) { m->world.threads.wake(m->world.threads.user, word); }
+
+static void enter(port *m)
+{
+    uint32_t nobody = 0;
+    if (atomic_compare_exchange_strong(&m->busy, &nobody, 1)) return;
+    while (atomic_exchange(&m->busy, 2) != 0) port_sleep(m, &m->busy, 2);
+}
+
+static void leave(port *m)
+{
+    if (atomic_exchange(&m->busy, 0) == 2) port_wake(m, &m->busy);
+}
+
+static void begin_thread(void *arg)
+{
+    emulate_thread *t = arg;
+    enter(t->m);
+    t->self = self(t->m);
+    leave(t->m);
+    t->run(t->arg);
+}
+
+bool port_thread(port *m, uint32_t number, bool vectors, void (*run)(void *), void *arg)
+{
+    if (number >= MAX_THREADS) return false;
+    enter(m);
+    m->thread[number] = (emulate_thread){ .m = m, .run = run, .arg = arg, .vectors = vectors };
+    leave(m);
+    return m->world.threads.start(m->world.threads.user, number, begin_thread, &m->thread[number]);
+}
+
+void port_join(port *m, uint32_t number)
+{
+    m->world.threads.join(m->world.threads.user, number);
+    enter(m);
+    m->thread[number].self = 0;
+    leave(m);
+}
+
+/* The calling thread; NULL: one that nobody has told of. */
+static emulate_thread *caller(port *m)
+{
+    const uintptr_t me = self(m);
+    for (uint32_t i = 0; i <= MAX_THREADS; i++)
+        if (m->thread[i].self == me) return &m->thread[i];
+    return NULL;
+}
+
 void port_begin(port *m)
 {
-    m->fault = NPU_RULE_NONE;
+    atomic_store(&m->fault, NPU_RULE_NONE);
+    enter(m);
+    m->thread[MAX_THREADS] = (emulate_thread){ .self = self(m) };
     m->n_dma = 0;
-    m->locked = m->scaled = m->counting = false;
+    m->locked_by = 0;
+    m->scaled = m->counting = false;
+    leave(m);
     port_vtcm_free(m);
 }
 
-uint32_t port_fault(const port *m) { return m->fault; }
+uint32_t port_fault(const port *m) { return atomic_load(&m->fault); }
 
 /* ------------------------------------------------------------ buffers */
 
@@ -134,7 +200,11 @@ static bool under_way(const port *m, const void *p, uint32_t n)
 void port_touch(port *m, const void *p, uint32_t n)
 {
     if (!in_vtcm(m, p, n)) broke(m, NPU_RULE_VTCM);
+    enter(m);
+    emulate_thread *t = caller(m);
+    if (t) t->vectors = true;
     if (under_way(m, p, n)) broke(m, NPU_RULE_DMA);
+    leave(m);
 }
 
 void port_dma(port *m, void *dst, const port_buffer *b, uint32_t off, uint32_t n)
@@ -145,43 +215,74 @@ void port_dma(port *m, void *dst, const port_buffer *b, uint32_t off, uint32_t n
         broke(m, NPU_RULE_BUFFER);
     } else if (!aligned(dst, NPU_LINE)) {
         broke(m, NPU_RULE_ALIGN);
-    } else if (m->n_dma == MAX_DMA || under_way(m, dst, n)) {
-        broke(m, NPU_RULE_DMA);
     } else {
-        memset(dst, POISON, n);
-        m->dma[m->n_dma++] = (emulate_dma){ .dst = dst, .src = b->ddr + off, .n = n };
+        enter(m);
+        if (m->n_dma == MAX_DMA || under_way(m, dst, n)) {
+            broke(m, NPU_RULE_DMA);
+        } else {
+            memset(dst, POISON, n);
+            m->dma[m->n_dma++] = (emulate_dma){ .dst = dst, .src = b->ddr + off, .n = n, .by = self(m) };
+        }
+        leave(m);
     }
 }
 
 void port_dma_wait(port *m)
 {
-    for (uint32_t i = 0; i < m->n_dma; i++) memcpy(m->dma[i].dst, m->dma[i].src, m->dma[i].n);
-    m->n_dma = 0;
+    enter(m);
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < m->n_dma; i++) {
+        if (m->dma[i].by == self(m))
+            memcpy(m->dma[i].dst, m->dma[i].src, m->dma[i].n);
+        else
+            m->dma[left++] = m->dma[i];
+    }
+    m->n_dma = left;
+    leave(m);
 }
 
 /* ------------------------------------------------------------ HMX */
 
 void port_hmx_lock(port *m)
 {
-    if (m->locked) broke(m, NPU_RULE_LOCK);
-    m->locked = true;
+    enter(m);
+    const emulate_thread *t = caller(m);
+    if (m->locked_by || (t && t->vectors)) broke(m, NPU_RULE_LOCK);
+    m->locked_by = self(m);
+    leave(m);
+}
+
+/* The calling thread holds the lock.  If not, nothing is done: the unit is another's. */
+static bool locked(port *m)
+{
+    enter(m);
+    const bool mine = m->locked_by == self(m);
+    leave(m);
+    if (!mine) broke(m, NPU_RULE_LOCK);
+    return mine;
 }
 
 void port_hmx_unlock(port *m)
 {
-    if (!m->locked) broke(m, NPU_RULE_LOCK);
-    m->locked = m->scaled = m->counting = false;
+    if (!locked(m)) return;
+    m->scaled = m->counting = false;
+    enter(m);
+    m->locked_by = 0;
+    leave(m);
 }
 
 static bool operand_ok(port *m, const void *p, uint32_t n, uint32_t align)
 {
-    if (!m->locked) broke(m, NPU_RULE_LOCK);
+    if (!locked(m)) return false;
     if (!in_vtcm(m, p, n)) {
         broke(m, NPU_RULE_VTCM);
         return false;
     }
     if (!aligned(p, align)) broke(m, NPU_RULE_ALIGN);
-    if (under_way(m, p, n)) broke(m, NPU_RULE_DMA);
+    enter(m);
+    const bool early = under_way(m, p, n);
+    leave(m);
+    if (early) broke(m, NPU_RULE_DMA);
     return true;
 }
 
@@ -197,7 +298,7 @@ void port_hmx_scale(port *m, const uint32_t *table)
 
 void port_hmx_clear(port *m)
 {
-    if (!m->locked) broke(m, NPU_RULE_LOCK);
+    if (!locked(m)) return;
     memset(m->acc, 0, sizeof m->acc);
     m->counting = true;
 }

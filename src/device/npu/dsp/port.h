@@ -9,6 +9,7 @@
 #ifndef DSP_PORT_H
 #define DSP_PORT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,7 +21,8 @@ enum {
     TILE_VALUES = 1024,
     TILE_BYTES = 2048, /* of halves */
     MAX_TILES = 32,    /* of one HMX instruction: its range operand ends at 64 KiB */
-    MAX_DMA = 1        /* transfers under way */
+    MAX_DMA = 1,       /* transfers under way */
+    MAX_THREADS = 8    /* beside the one that messages come on */
 };
 
 /* Half floats as bits.  Element (r, c) of a tile is number r / 2 * 64 + c * 2 + (r & 1): rows lie in pairs. */
@@ -45,16 +47,27 @@ uint32_t port_mapped(const port *m); /* KiB */
 void port_invalidate(port *m, const port_buffer *b, uint32_t off, uint32_t n);
 void port_flush(port *m, const port_buffer *b, uint32_t off, uint32_t n);
 
-/* Tightly coupled memory, given out from the bottom; NULL when it is used up.  port_vtcm_free gives all of it back. */
+/* Threads.  run(arg) runs on thread `number`, below MAX_THREADS; `vectors`: the thread holds a vector context for as
+ * long as it lives.  False: there is no such thread to be had.  port_join waits until run has returned. */
+bool port_thread(port *m, uint32_t number, bool vectors, void (*run)(void *), void *arg);
+void port_join(port *m, uint32_t number);
+/* Sleeps while *word is `value`, or not as long: whoever waits looks again.  port_wake wakes all who sleep on it. */
+void port_sleep(port *m, _Atomic uint32_t *word, uint32_t value);
+void port_wake(port *m, _Atomic uint32_t *word);
+
+/* Tightly coupled memory, given out from the bottom; NULL when it is used up.  port_vtcm_free gives all of it back.
+ * Both belong to the thread that messages come on, while no other is at work. */
 void *port_vtcm(port *m, uint32_t bytes, uint32_t align);
 void port_vtcm_free(port *m);
 uint32_t port_vtcm_left(const port *m);
 
-/* DMA from a buffer to VTCM.  The bytes are there after port_dma_wait, which waits for all that were started. */
+/* DMA from a buffer to VTCM.  The bytes are there after port_dma_wait, which waits for all that its own thread has
+ * started: each thread has an engine of its own. */
 void port_dma(port *m, void *dst, const port_buffer *b, uint32_t off, uint32_t n);
 void port_dma_wait(port *m);
 
-/* HMX.  The lock is held from before the first of these calls until after the last. */
+/* HMX.  The lock is held from before the first of these calls until after the last, by the thread that makes them.  A
+ * thread that holds a vector context can't take it. */
 void port_hmx_lock(port *m);
 void port_hmx_unlock(port *m);
 /* 32 words, low half scale, high half bias, one a column; then 32 words of zero.  256 bytes, aligned to as many. */

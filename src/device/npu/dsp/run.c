@@ -3,14 +3,16 @@
 
 #include "device/npu/dsp/dsp.h"
 
-void dsp_open(dsp *d, port *m)
+bool dsp_open(dsp *d, port *m, uint32_t contexts)
 {
     memset(d, 0, sizeof *d);
     d->m = m;
+    return team_open(&d->team, m, (contexts ? contexts : DSP_CONTEXTS) - 1);
 }
 
 void dsp_close(dsp *d)
 {
+    team_close(&d->team);
     for (uint32_t i = 0; i < d->n_map; i++) port_unmap(d->m, &d->map[i]);
     d->n_map = 0;
 }

@@ -1,9 +1,12 @@
 /* emulator_main.c - the DSP program as a Linux program for the emulator: messages come through a ring in shared memory,
  * and a buffer's number is the number of a file of the host process.
  *
- *     program PID RING VTCM BUDGET    host process, its file of the ring, bytes of VTCM, MiB of addresses */
+ *     program PID RING VTCM BUDGET CONTEXTS
+ *
+ * host process, its file of the ring, bytes of VTCM, MiB of addresses, vector contexts */
 #include "device/npu/dsp/dsp.h"
 #include "device/npu/dsp/emulate.h"
+#include "device/npu/dsp/hexagon/emulator_threads.h"
 #include "device/npu/dsp/hexagon/start.h"
 #include "device/npu/ring.h"
 
@@ -100,7 +103,7 @@ static int serve(npu_ring *ring)
 
 static int run(char **args)
 {
-    const emulate_world world = { NULL, attach, detach, take, give };
+    const emulate_world world = { NULL, attach, detach, take, give, emulator_threads() };
     host = number(args[1]);
     host_ring = number(args[2]);
     const long file = open_of_host(host_ring);
@@ -110,9 +113,8 @@ static int run(char **args)
     uint8_t *memory = map(vtcm, -1); /* aligned to a page, more than a tile */
     if (!ring || !memory) return 3;
     emulate_init(&machine, &world, memory, vtcm, (uint64_t)number(args[4]) << 20);
-    dsp_open(&program, &machine);
-    return serve(ring);
+    return dsp_open(&program, &machine, number(args[5])) ? serve(ring) : 4;
 }
 
 void begin(long *stack);
-void begin(long *stack) { system_call(SYS_EXIT_GROUP, stack[0] == 5 ? run((char **)(stack + 1)) : 1, 0, 0, 0, 0, 0); }
+void begin(long *stack) { system_call(SYS_EXIT_GROUP, stack[0] == 6 ? run((char **)(stack + 1)) : 1, 0, 0, 0, 0, 0); }

@@ -34,4 +34,30 @@ typedef struct {
 
 int HAP_power_set(void *client, power_request *r);
 
+/* Threads.  The attributes are set by inline functions of the vendor's header, so their places are part of the binary
+ * interface; what is behind them here is room for a later record. */
+typedef struct {
+    char name[16];
+    uint8_t in_tightly_coupled, profile;
+    uint16_t priority;
+    uint8_t grows;
+    uint8_t bus_priority; /* 255: as the system has it */
+    uint16_t time_test;   /* 0xfffe: none */
+    uint32_t stack_bytes;
+    void *stack;
+    uint16_t detached; /* 1: will be joined */
+    uint16_t more[15];
+} thread_attributes;
+
+int qurt_thread_create(unsigned *id, thread_attributes *a, void (*run)(void *), void *arg);
+int qurt_thread_join(unsigned id, int *result);
+void qurt_thread_exit(int result);
+unsigned qurt_thread_get_id(void);
+int qurt_thread_get_priority(unsigned id);
+int qurt_futex_wait(void *word, int value);
+int qurt_futex_wake(void *word, int most);
+enum { VECTORS_OF_128 = 1 };
+int qurt_hvx_lock(int mode); /* a vector context for the calling thread */
+int qurt_hvx_unlock(void);
+
 #endif

@@ -77,6 +77,48 @@ static void clean(const uint8_t *p, uint32_t n)
 void port_invalidate(port *m, const port_buffer *b, uint32_t off, uint32_t n) { clean(b->at + off, n); }
 void port_flush(port *m, const port_buffer *b, uint32_t off, uint32_t n) { clean(b->at + off, n); }
 
+/* ------------------------------------------------------------ threads */
+
+void port_sleep(port *m, _Atomic uint32_t *word, uint32_t value) { qurt_futex_wait(word, (int)value); }
+void port_wake(port *m, _Atomic uint32_t *word) { qurt_futex_wake(word, MAX_THREADS + 1); }
+
+static void begin_thread(void *arg)
+{
+    device_thread *t = arg;
+    const bool ready = !t->vectors || qurt_hvx_lock(VECTORS_OF_128) == 0;
+    atomic_store(&t->state, ready ? 1 : 2);
+    port_wake(NULL, &t->state);
+    if (ready) t->run(t->arg);
+    if (ready && t->vectors) qurt_hvx_unlock();
+    qurt_thread_exit(0);
+}
+
+/* Of the same priority as the thread that messages come on. */
+bool port_thread(port *m, uint32_t number, bool vectors, void (*run)(void *), void *arg)
+{
+    if (number >= MAX_THREADS) return false;
+    thread_attributes a = { .name = "llada", .bus_priority = 255, .time_test = 0xfffe, .detached = 1 };
+    device_thread *t = &m->thread[number];
+    a.priority = (uint16_t)qurt_thread_get_priority(qurt_thread_get_id());
+    a.stack = t->stack;
+    a.stack_bytes = STACK_BYTES;
+    t->vectors = vectors;
+    t->run = run;
+    t->arg = arg;
+    atomic_store(&t->state, 0);
+    if (qurt_thread_create(&t->id, &a, begin_thread, t)) return false;
+    while (atomic_load(&t->state) == 0) port_sleep(m, &t->state, 0);
+    if (atomic_load(&t->state) == 1) return true;
+    port_join(m, number);
+    return false;
+}
+
+void port_join(port *m, uint32_t number)
+{
+    int result;
+    (void)qurt_thread_join(m->thread[number].id, &result);
+}
+
 /* ------------------------------------------------------------ VTCM and DMA */
 
 void *port_vtcm(port *m, uint32_t bytes, uint32_t align)

@@ -4,7 +4,7 @@
 
 #include "device/npu/dsp/port.h"
 
-enum { VTCM_BYTES = 8 << 20 };
+enum { VTCM_BYTES = 8 << 20, STACK_BYTES = 16 << 10 };
 
 typedef struct {
     const void *next;
@@ -13,8 +13,18 @@ typedef struct {
     void *dst;
 } __attribute__((aligned(64))) dma_descriptor;
 
+typedef struct {
+    uint8_t stack[STACK_BYTES] __attribute__((aligned(128)));
+    unsigned id; /* the system's */
+    bool vectors;
+    void (*run)(void *);
+    void *arg;
+    _Atomic uint32_t state; /* 0: begins; 1: runs; 2: got no vector context */
+} device_thread;
+
 struct port {
     dma_descriptor dma;
+    device_thread thread[MAX_THREADS];
     unsigned context; /* of VTCM and HMX; 0: none */
     uint8_t *vtcm;
     uint32_t used;

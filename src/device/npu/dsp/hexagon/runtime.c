@@ -13,6 +13,13 @@ void *memcpy(void *to, const void *from, size_t n)
     return to;
 }
 
+/* The compiler's own name for copying records: at least 32 bytes, whole groups of 8, mostly aligned. */
+void *__hexagon_memcpy_likely_aligned_min32bytes_mult8bytes(void *to, const void *from, size_t n);
+void *__hexagon_memcpy_likely_aligned_min32bytes_mult8bytes(void *to, const void *from, size_t n)
+{
+    return memcpy(to, from, n);
+}
+
 void *memmove(void *to, const void *from, size_t n)
 {
     uint8_t *d = to;

@@ -18,7 +18,10 @@ static int open_session(void)
 {
     if (users > 0) return FAILED;
     if (port_open(&machine)) return FAILED;
-    dsp_open(&program, &machine);
+    if (!dsp_open(&program, &machine, 0)) {
+        port_close(&machine);
+        return FAILED;
+    }
     users = 1;
     return 0;
 }

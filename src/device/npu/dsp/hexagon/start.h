@@ -4,7 +4,15 @@
 
 #include <stdint.h>
 
-enum { SYS_OPENAT = 56, SYS_CLOSE = 57, SYS_EXIT_GROUP = 94, SYS_FUTEX = 98, SYS_MUNMAP = 215, SYS_MMAP = 222 };
+enum {
+    SYS_OPENAT = 56,
+    SYS_CLOSE = 57,
+    SYS_EXIT_GROUP = 94,
+    SYS_FUTEX = 98,
+    SYS_GETTID = 178,
+    SYS_MUNMAP = 215,
+    SYS_MMAP = 222
+};
 
 /* Number in r6, arguments in r0 to r5; an error is a small negative number. */
 static inline long system_call(long n, long a, long b, long c, long d, long e, long f)
