@@ -1,14 +1,23 @@
-/* attend.c - attention over half-float keys and values in slots, each row with its own list of columns. */
+/* attend.c - attention over half-float keys and values in slots, each row with its own list of columns.  Rows and heads
+ * are shared among the team. */
 #include "device/npu/dsp/dsp.h"
 #include "device/npu/dsp/half.h"
 #include "device/npu/dsp/lanes.h"
 
-/* VTCM for one row at a time. */
+/* VTCM of one thread. */
 typedef struct {
     int32_t *cols;  /* slots the row sees */
     float *weights; /* [columns] */
     float *sum;     /* [width] */
 } scratch;
+
+typedef struct {
+    const dsp *d;
+    const npu_op *o;
+    const half *q, *k, *v;
+    half *out;
+    scratch of[MAX_WORKERS + 1]; /* each thread */
+} attention;
 
 static uint32_t see(const dsp *d, uint32_t r, bool causal, int32_t *out)
 {
@@ -46,27 +55,51 @@ static void attend(const scratch *s, half *out, const half *q, const half *k, co
     for (uint32_t i = 0; i < width; i++) out[i] = narrow(s->sum[i] / sum);
 }
 
+/* Part: a head of a row. */
+static void attend_part(void *arg, uint32_t part, uint32_t thread)
+{
+    const attention *a = arg;
+    const dsp *d = a->d;
+    const npu_op *o = a->o;
+    const npu_tensor *in = &d->t[o->in], *to = &d->t[o->out];
+    const uint32_t r = part / o->heads, h = part % o->heads;
+    const size_t head = (size_t)(h / (o->heads / o->kv_heads)) * o->width;
+    const scratch *s = &a->of[thread];
+    half *out = a->out + (size_t)r * to->stride;
+    const uint32_t n = see(d, r, (o->flags & NPU_CAUSAL) != 0, s->cols);
+    attend(s, out + h * o->width, a->q + (size_t)r * in->stride + h * o->width, a->k + head, a->v + head,
+           d->t[o->keys].stride, n, o->width);
+    if (h > 0) return;
+    for (uint32_t i = to->cols; i < npu_stride(to->cols); i++) out[i] = 0;
+}
+
+/* Scratch for as many threads as there is room for, `wanted` at most; returns how many. */
+static uint32_t take_scratch(attention *a, uint32_t wanted)
+{
+    port *m = a->d->m;
+    const uint32_t *n = a->d->head->n_cols, most = (n[0] > n[1] ? n[0] : n[1]) + 1;
+    uint32_t got = 0;
+    while (got < wanted) {
+        scratch *s = &a->of[got];
+        s->cols = port_vtcm(m, most * 4, NPU_LINE);
+        s->weights = port_vtcm(m, most * 4, NPU_LINE);
+        s->sum = port_vtcm(m, NPU_MAX_HEAD * 4, NPU_LINE);
+        if (!s->cols || !s->weights || !s->sum) break;
+        got++;
+    }
+    return got;
+}
+
 uint32_t dsp_attention(dsp *d, const npu_op *o)
 {
-    const npu_tensor *in = &d->t[o->in], *to = &d->t[o->out];
-    const half *q = (const half *)(const void *)dsp_at(d, o->in), *k = (const half *)(const void *)dsp_at(d, o->keys);
-    const half *v = (const half *)(const void *)dsp_at(d, o->values);
-    half *out = (half *)(void *)dsp_at(d, o->out);
-    const uint32_t most = (d->head->n_cols[0] > d->head->n_cols[1] ? d->head->n_cols[0] : d->head->n_cols[1]) + 1;
-    if (!q || !k || !v || !out) return NPU_NOT_MAPPED;
-    const scratch s = { port_vtcm(d->m, most * 4, NPU_LINE), port_vtcm(d->m, most * 4, NPU_LINE),
-                        port_vtcm(d->m, NPU_MAX_HEAD * 4, NPU_LINE) };
-    const bool room = s.cols && s.weights && s.sum;
-    const uint32_t stride = d->t[o->keys].stride, per = o->heads / o->kv_heads;
-    for (uint32_t r = 0; room && r < d->head->n_rows; r++) {
-        const uint32_t n = see(d, r, (o->flags & NPU_CAUSAL) != 0, s.cols);
-        for (uint32_t h = 0; h < o->heads; h++) {
-            const size_t head = (size_t)(h / per) * o->width;
-            attend(&s, out + (size_t)r * to->stride + h * o->width, q + (size_t)r * in->stride + h * o->width, k + head,
-                   v + head, stride, n, o->width);
-        }
-        for (uint32_t i = to->cols; i < npu_stride(to->cols); i++) out[(size_t)r * to->stride + i] = 0;
-    }
+    attention a = { .d = d, .o = o };
+    a.q = (const half *)(const void *)dsp_at(d, o->in);
+    a.k = (const half *)(const void *)dsp_at(d, o->keys);
+    a.v = (const half *)(const void *)dsp_at(d, o->values);
+    a.out = (half *)(void *)dsp_at(d, o->out);
+    if (!a.q || !a.k || !a.v || !a.out) return NPU_NOT_MAPPED;
+    const uint32_t threads = take_scratch(&a, d->team.workers + 1);
+    if (threads > 0) team_run(&d->team, threads - 1, d->head->n_rows * o->heads, attend_part, &a);
     port_vtcm_free(d->m);
-    return room ? NPU_OK : NPU_NO_VTCM;
+    return threads > 0 ? NPU_OK : NPU_NO_VTCM;
 }
