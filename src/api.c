@@ -98,7 +98,8 @@ static llada_status open_weights(llada_model *lm, const llada_model_opts *o, uns
     if (!only_npu && !only_cpu && strcmp(name, "auto") != 0)
         return llada_fail(err, LLADA_BAD_ARG, "'%.40s' is no device: there are cpu, npu and auto", name);
     if (o->mem_budget && only_npu)
-        return llada_fail(err, LLADA_UNSUPPORTED, "a memory budget is kept by the CPU device alone, not by the NPU");
+        return llada_fail(err, LLADA_UNSUPPORTED, "a memory budget is kept by the CPU device alone, not by the NPU, which "
+                                                  "holds all weights and maps as many as its own memory limit allows");
     if (o->mem_budget) snprintf(why.text, sizeof why.text, "a memory budget is kept by the CPU device alone");
     if (!only_cpu && !o->mem_budget)
         st = npu_transport_open(&t, &(npu_settings){.transport = o->transport, .budget = o->npu_memory}, &why);

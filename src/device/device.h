@@ -33,8 +33,9 @@ typedef struct {
     const score_ask *ask;       /* [n_want] */
     score *out;                 /* [n_want]; NULL: none */
     float *logits;              /* [n_want][n_vocab_rows]; NULL: not kept */
-    /* Looked at between operators: true ends the pass with LLADA_CANCELLED; what its slots hold is then undefined.
-     * NULL: never.  A device may pass it over. */
+    /* Looked at between operators, between parts of weights that are kept within a budget, and while the pass waits for
+     * them: true ends the pass with LLADA_CANCELLED; what its slots hold is then undefined.  NULL: never.  A device may
+     * pass it over. */
     atomic_bool *stop;
 } pass;
 

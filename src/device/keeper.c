@@ -272,11 +272,16 @@ void keeper_leave(keeper *s, size_t bytes)
 /* Slots, and the remembered rows of the table, serve one pass at a time. */
 static bool alone(const keeper *s) { return s->plan.r.slots > 0 || (s->plan.table >= 0 && !s->plan.table_held); }
 
-llada_status keeper_begin(keeper *s, int rounds, llada_err *err)
+llada_status keeper_begin(keeper *s, int rounds, const atomic_bool *stop, llada_err *err)
 {
     monitor_enter(s->turn);
     for (;;) {
-        while (s->changing || (s->running > 0 && alone(s))) monitor_wait(s->turn);
+        bool going = true;
+        while (going && (s->changing || (s->running > 0 && alone(s)))) going = monitor_wait_unless(s->turn, stop);
+        if (!going) {
+            monitor_leave(s->turn);
+            return llada_fail(err, LLADA_CANCELLED, "stopped before another pass had ended");
+        }
         if (s->plan.part) break;
         monitor_leave(s->turn); /* the last plan failed half-way: once more */
         llada_status st = keeper_join(s, 0, err);
@@ -312,13 +317,13 @@ static const uint8_t *held_data(const keeper *s, const weight_part *p, int block
     return s->base + s->where.at[block].offset + p->at % OS_READ_ALIGN;
 }
 
-llada_status keeper_take(keeper *s, int part, tensor *out, int64_t *first, llada_err *err)
+llada_status keeper_take(keeper *s, int part, const atomic_bool *stop, tensor *out, int64_t *first, llada_err *err)
 {
     const weight_part *p = &s->plan.part[part];
     const uint8_t *data = NULL;
     llada_status st = LLADA_OK;
     if (s->plan.r.held[part]) data = held_data(s, p, part);
-    else st = stream_take(s->stream, s->place[part], &data, err);
+    else st = stream_take(s->stream, s->place[part], stop, &data, err);
     *out = s->g->t[p->id];
     out->n_rows = p->rows;
     out->data = data;

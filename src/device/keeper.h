@@ -16,16 +16,16 @@ void keeper_close(keeper **s); /* NULL-safe; no context may be left */
 llada_status keeper_join(keeper *s, size_t bytes, llada_err *err);
 void keeper_leave(keeper *s, size_t bytes); /* of a context that had joined */
 
-/* Around each pass; rounds: how often it goes through the head.  keeper_end only after a keeper_begin that
- * succeeded. */
-llada_status keeper_begin(keeper *s, int rounds, llada_err *err);
+/* Around each pass; rounds: how often it goes through the head.  keeper_end only after a keeper_begin that succeeded.
+ * *stop (may be NULL, until keeper_end) ends waits for other passes and for the storage with LLADA_CANCELLED. */
+llada_status keeper_begin(keeper *s, int rounds, const atomic_bool *stop, llada_err *err);
 void keeper_end(keeper *s);
 
 /* The parts of a tensor that operators go through: *first and how many. */
 int keeper_parts(const keeper *s, tensor_id id, int *first);
 /* Within a pass, parts in their order: rows [*first, *first + out->n_rows) of a tensor, as a tensor of their own, until
  * keeper_give. */
-llada_status keeper_take(keeper *s, int part, tensor *out, int64_t *first, llada_err *err);
+llada_status keeper_take(keeper *s, int part, const atomic_bool *stop, tensor *out, int64_t *first, llada_err *err);
 void keeper_give(keeper *s, int part);
 
 /* One row of the token embedding, until the next call; within a pass. */

@@ -174,17 +174,20 @@ void stream_begin(stream *s, int rounds)
     monitor_leave(s->m);
 }
 
-llada_status stream_take(stream *s, int i, const uint8_t **data, llada_err *err)
+llada_status stream_take(stream *s, int i, const atomic_bool *stop, const uint8_t **data, llada_err *err)
 {
     llada_status st = LLADA_OK;
     monitor_enter(s->m);
     double began = os_seconds();
     s->waited = s->filled == s->taken;
     if (s->waited) monitor_wake(s->m);
-    while (s->filled == s->taken && !s->failed) monitor_wait(s->m);
+    while (s->filled == s->taken && !s->failed && monitor_wait_unless(s->m, stop)) {
+    }
     s->stats.stall += os_seconds() - began;
     int slot = (int)(s->taken % (uint64_t)s->slots);
-    if (s->filled == s->taken) {
+    if (s->filled == s->taken && !s->failed) {
+        st = llada_fail(err, LLADA_CANCELLED, "stopped before part %d of the weights", i);
+    } else if (s->filled == s->taken) {
         st = llada_fail(err, s->why.status, "%s", s->why.text);
     } else if (s->want.i != i || !same(s->at[slot], s->want)) {
         st = llada_fail(err, LLADA_BAD_ARG, "part %d of the weights was asked for when part %d is next", i, s->want.i);

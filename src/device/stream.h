@@ -8,6 +8,8 @@
 #ifndef DEVICE_STREAM_H
 #define DEVICE_STREAM_H
 
+#include <stdatomic.h>
+
 #include "base/os_reader.h"
 
 typedef struct {
@@ -38,8 +40,9 @@ void stream_set(stream *s, const stream_part *parts, int n, int again, int end, 
 /* A pass begins; after one that was given up, or failed, from a clean start. */
 void stream_begin(stream *s, int rounds);
 /* The bytes of the next part, which must be part i; valid until its stream_give.  A read that failed ends the pass with
- * a sentence that names tensor and offset; the next pass tries again. */
-llada_status stream_take(stream *s, int i, const uint8_t **data, llada_err *err);
+ * a sentence that names tensor and offset; the next pass tries again.  *stop (may be NULL) ends a wait, however long the
+ * storage takes, with LLADA_CANCELLED; the pass is then given up. */
+llada_status stream_take(stream *s, int i, const atomic_bool *stop, const uint8_t **data, llada_err *err);
 void stream_give(stream *s); /* the oldest part taken */
 
 void stream_get_stats(stream *s, stream_stats *out);

@@ -1,6 +1,8 @@
 /* test_memory.c - models within a budget: the same tokens and scores as without one, for every recipe, architecture,
- * number of threads and budget; several sessions; budgets that cannot work; storage that fails; memory that fails. */
+ * number of threads and budget, of one file, packed or not, and of sets; several sessions; cancelling; budgets that
+ * cannot work; storage that fails; memory that fails. */
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -10,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,6 +20,8 @@
 #include "base/mem.h"
 #include "llada.h"
 #include "scratch.h"
+#include "tiny_gguf.h"
+#include "tools.h"
 
 #define FIXTURES LLADA_SOURCE_DIR "/tests/fixtures/"
 
@@ -60,8 +65,9 @@ static int teardown(void **state)
 
 /* ---------------------------------------------------------------- storage that fails */
 
-enum { FINE, ERROR, SHORT, INTERRUPTED };
+enum { FINE, ERROR, SHORT, INTERRUPTED, HANG };
 static atomic_int reads, fail_from, fail_to, how; /* reads number fail_from .. fail_to - 1 fail so */
+static atomic_bool hung; /* a read does not end; rows of the embedding are too short for that */
 
 /* The library's reads come here: the program's own definition is found first. */
 ssize_t pread(int fd, void *to, size_t n, off_t at)
@@ -73,6 +79,10 @@ ssize_t pread(int fd, void *to, size_t n, off_t at)
             return -1;
         }
         if (how == SHORT && n > 4096) n = 4096;
+        const struct timespec moment = {.tv_nsec = 1000000};
+        const bool hangs = how == HANG && n > 2 * 4096;
+        if (hangs) hung = true;
+        while (hangs && how == HANG) nanosleep(&moment, NULL);
     }
     return syscall(SYS_pread64, fd, to, n, at);
 }
@@ -81,6 +91,7 @@ static void fail_reads(int kind, int from, int to)
 {
     atomic_store(&how, kind);
     atomic_store(&reads, 0);
+    atomic_store(&hung, false);
     atomic_store(&fail_from, from);
     atomic_store(&fail_to, to);
 }
@@ -201,9 +212,9 @@ static void check_memory(const llada_model *m, bool streams)
     if (u.slots > 0) assert_true(u.bytes_read > 0 && u.transfer_seconds > 0);
 }
 
-static void compare(const char *name, const char *recipe, const char *exec, const int *threads)
+/* Without a budget, with the smallest, with one a little larger, with room for everything. */
+static void compare_file(const char *path, const char *recipe, const char *exec, const int *threads)
 {
-    const char *path = copy_of(name, name);
     llada_model *whole = open_model(path, 0);
     answer want = answer_of(whole, recipe, exec, 1);
     llada_model_close(&whole);
@@ -222,11 +233,16 @@ static void compare(const char *name, const char *recipe, const char *exec, cons
     }
 }
 
+static void compare(const char *name, const char *recipe, const char *exec, const int *threads)
+{
+    compare_file(copy_of(name, name), recipe, exec, threads);
+}
+
 static const int few[] = {2, 0}, many[] = {1, 2, 3, 4, 8, 0};
 
 static void test_recipes(void **state)
 {
-    static const char *const names[] = {"vanilla", "prefix", "dual", "parallel", "speculate"};
+    static const char *const names[] = {"vanilla", "prefix", "dual", "parallel", "speculate", "llada-v1"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) compare("net-llada.gguf", names[i], NULL, few);
     compare("net-llada.gguf", "llada", NULL, many);
 }
@@ -244,6 +260,60 @@ static void test_two_paths(void **state)
 {
     compare("net-llada.gguf", "llada", "async", few);
     compare("net-llada.gguf", "llada", "fused", few);
+}
+
+/* Files in the layout that is computed with: parts are whole stripes. */
+static void test_packed(void **state)
+{
+    static const char *const names[] = {"net-llada.gguf", "net-dream.gguf", "net-llada-moe.gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char out[600];
+        llada_err err;
+        snprintf(out, sizeof out, "%s/packed.gguf", dir.dir);
+        const tools_pack_opts one = {.threads = 1};
+        if (tools_pack(copy_of(names[i], names[i]), out, &one, &err)) fail_msg("%s", err.text);
+        compare_file(out, i == 1 ? "dream" : "llada", NULL, few);
+        compare_file(out, "parallel", NULL, few);
+    }
+}
+
+/* Several files, each read by a reader of its own; any of them names the set. */
+static void test_split(void **state)
+{
+    static const uint32_t types[] = {QT_F16, QT_Q4_0};
+    for (int k = 0; k < 4; k++) {
+        tiny_opts o = tiny_defaults();
+        o.type = types[k / 2];
+        tiny_gguf *t = tiny_llada(&o);
+        if (k % 2) tiny_pack(t);
+        for (int i = 0; i < 3; i++) {
+            char name[64];
+            tiny_gguf *shard = tiny_shard(t, i, 3);
+            snprintf(name, sizeof name, "set%d-%05d-of-00003.gguf", k, i + 1);
+            tiny_save(shard, scratch_path(&dir, name));
+            tiny_free(shard);
+        }
+        tiny_free(t); /* dir.path is the last one's */
+        compare_file(dir.path, "llada", k == 3 ? "async" : NULL, few);
+    }
+}
+
+/* The small model, under every recipe that suits it. */
+static void test_small_model(void **state)
+{
+    const char *path = LLADA_SOURCE_DIR "/models/tiny-llada-q8_0.gguf";
+    size_t n;
+    const char *const *names = llada_recipe_names(&n);
+    llada_model *whole = open_model(path, 0), *within = open_model(path, 5000000);
+    for (size_t i = 0; i <= n; i++) {
+        const char *name = i < n ? names[i] : "llada", *exec = i < n ? NULL : "async";
+        if (!strcmp(name, "dream") || !strcmp(name, "ar")) continue; /* another network's */
+        answer want = answer_of(whole, name, exec, 2), got = answer_of(within, name, exec, 2);
+        same(&want, &got, name, 5000000);
+    }
+    check_memory(within, true);
+    llada_model_close(&whole);
+    llada_model_close(&within);
 }
 
 /* A quantised model with more parts, and its scores bit by bit. */
@@ -314,6 +384,44 @@ static void test_sessions(void **state)
     }
     while (more > 0) llada_session_close(&extra[--more]);
     llada_model_close(&m);
+}
+
+/* ---------------------------------------------------------------- cancelling */
+
+/* Cancels when the storage has hung for a moment. */
+static void *cancel(void *user)
+{
+    const struct timespec moment = {.tv_nsec = 5000000};
+    while (!hung) nanosleep(&moment, NULL);
+    nanosleep(&moment, NULL);
+    llada_cancel(user);
+    return NULL;
+}
+
+/* The storage stops answering within a pass: cancelling ends the call all the same (or the test never ends), and when
+ * it answers again the next answer is right. */
+static void test_cancel(void **state)
+{
+    const char *path = LLADA_SOURCE_DIR "/models/tiny-llada-q8_0.gguf";
+    llada_err err;
+    for (int k = 0; k < 6; k++) {
+        const char *exec = k % 2 ? "async" : NULL;
+        answer got, want;
+        llada_session *s;
+        pthread_t t;
+        llada_model *m = open_model(path, 5000000);
+        if (try_session(&s, m, "llada", exec, 2, &err) || try_answer(s, &want, &err)) fail_msg("%s", err.text);
+        fail_reads(HANG, k * 3, INT_MAX);
+        pthread_create(&t, NULL, cancel, s);
+        assert_int_equal(try_answer(s, &got, &err), LLADA_CANCELLED);
+        assert_int_equal(how, HANG);
+        pthread_join(t, NULL);
+        fail_reads(FINE, 0, 0);
+        if (try_answer(s, &got, &err)) fail_msg("%s", err.text);
+        same(&want, &got, "after a cancel", 0);
+        llada_session_close(&s);
+        llada_model_close(&m);
+    }
 }
 
 /* ---------------------------------------------------------------- faults */
@@ -454,10 +562,11 @@ static void test_allocates_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recipes),   cmocka_unit_test(test_networks),         cmocka_unit_test(test_two_paths),
-        cmocka_unit_test(test_scores),    cmocka_unit_test(test_sessions),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_reads),     cmocka_unit_test(test_truncated),        cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_allocates_nothing),
+        cmocka_unit_test(test_recipes),  cmocka_unit_test(test_networks),  cmocka_unit_test(test_two_paths),
+        cmocka_unit_test(test_packed),   cmocka_unit_test(test_split),     cmocka_unit_test(test_small_model),
+        cmocka_unit_test(test_cancel),   cmocka_unit_test(test_scores),    cmocka_unit_test(test_sessions),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_reads),     cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_replaced), cmocka_unit_test(test_no_memory), cmocka_unit_test(test_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

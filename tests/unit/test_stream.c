@@ -1,6 +1,7 @@
 /* test_stream.c - the transfer thread on its own: the right bytes in the right order over passes with any number of
- * rounds, passes that are given up, slots that are all full, reads that fail. */
+ * rounds, passes that are given up or cancelled, slots that are all full, reads that fail. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -20,11 +21,14 @@
 enum { PARTS = 12, FILE_BYTES = 300000, SLOT = 32768, PASSES = 60 };
 
 static atomic_int reads, failing;
+static atomic_bool hang; /* the storage does not answer */
 
 /* The library's reads come here: the program's own definition is found first. */
 ssize_t pread(int fd, void *to, size_t n, off_t at)
 {
+    const struct timespec moment = { .tv_nsec = 1000000 };
     atomic_fetch_add(&reads, 1);
+    while (atomic_load(&hang)) nanosleep(&moment, NULL);
     if (atomic_load(&failing)) {
         errno = EIO;
         return -1;
@@ -69,7 +73,7 @@ static void take(stream *s, int i)
 {
     const uint8_t *data;
     llada_err err;
-    if (stream_take(s, i, &data, &err)) fail_msg("part %d: %s", i, err.text);
+    if (stream_take(s, i, NULL, &data, &err)) fail_msg("part %d: %s", i, err.text);
     assert_memory_equal(data, bytes + parts[i].at, parts[i].bytes);
     stream_give(s);
 }
@@ -141,7 +145,7 @@ static void test_order(void **state)
     assert_int_equal(stream_open(&s, true, NULL), LLADA_OK);
     stream_set(s, parts, PARTS, 0, 0, room, 2, SLOT);
     stream_begin(s, 1);
-    assert_int_equal(stream_take(s, 3, &data, NULL), LLADA_BAD_ARG);
+    assert_int_equal(stream_take(s, 3, NULL, &data, NULL), LLADA_BAD_ARG);
     run_pass(s, 0, 0, 1, 1000);
     stream_close(&s);
 }
@@ -160,13 +164,56 @@ static void test_failure(void **state)
         stream_begin(s, 1);
         llada_status st = LLADA_OK;
         for (int i = 0; i < PARTS && !st; i++) {
-            st = stream_take(s, i, &data, &err);
+            st = stream_take(s, i, NULL, &data, &err);
             if (!st) stream_give(s);
         }
         assert_int_equal(st, LLADA_IO);
         assert_non_null(strstr(err.text, "blk.0.some.weight can't be read at byte "));
         atomic_store(&failing, 0);
         if (stop % 2) run_pass(s, 0, 0, 1, 1000);
+        stream_close(&s);
+    }
+}
+
+static atomic_bool stop;
+
+/* Cancels once the storage hangs. */
+static void *cancel(void *user)
+{
+    const struct timespec moment = { .tv_nsec = 5000000 };
+    while (atomic_load(&reads) == 0) nanosleep(&moment, NULL);
+    nanosleep(&moment, NULL);
+    atomic_store(&stop, true);
+    return NULL;
+}
+
+/* A wait for storage that does not answer ends when the pass is cancelled; when it answers again so does the next pass.
+ * Were the wait not ended, the test would not end either. */
+static void test_cancel(void **state)
+{
+    stream *s;
+    pthread_t t;
+    const uint8_t *data;
+    for (int warm = 0; warm < 2; warm++) { /* with nothing in the slots, and with some parts */
+        atomic_store(&stop, false);
+        atomic_store(&hang, !warm);
+        assert_int_equal(stream_open(&s, true, NULL), LLADA_OK);
+        stream_set(s, parts, PARTS, 0, 0, room, 3, SLOT);
+        if (warm) run_pass(s, 0, 0, 1, 1000);
+        atomic_store(&hang, true);
+        atomic_store(&reads, 0);
+        pthread_create(&t, NULL, cancel, NULL);
+        llada_status st = LLADA_OK;
+        stream_begin(s, 1);
+        for (int i = 0; i < PARTS && !st; i++) {
+            st = stream_take(s, i, &stop, &data, NULL);
+            if (!st) stream_give(s);
+        }
+        assert_int_equal(st, LLADA_CANCELLED);
+        assert_true(atomic_load(&hang));
+        pthread_join(t, NULL);
+        atomic_store(&hang, false);
+        run_pass(s, 0, 0, 1, 1000);
         stream_close(&s);
     }
 }
@@ -186,7 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_passes),  cmocka_unit_test(test_back_pressure), cmocka_unit_test(test_order),
-        cmocka_unit_test(test_failure), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_failure), cmocka_unit_test(test_cancel),        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

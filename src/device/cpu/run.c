@@ -160,6 +160,14 @@ static void gather(const step *s)
         memcpy(act(s, s->o->out) + (size_t)i * d, act(s, s->o->in) + (size_t)s->p->want[i] * d, d * sizeof(float));
 }
 
+static bool stopped(const pass *p) { return p->stop && atomic_load_explicit(p->stop, memory_order_relaxed); }
+
+static llada_status say_stopped(const step *s, llada_err *err)
+{
+    const graph *g = s->c->g;
+    return llada_fail(err, LLADA_CANCELLED, "stopped at operator %d of %d", (int)(s->o - g->ops), g->n_ops);
+}
+
 /* An operator's weight in parts, or whole where it lies: fn(s, rows of it, the number of the first, user). */
 typedef void part_fn(const step *s, const tensor *w, int64_t first, void *user);
 
@@ -176,7 +184,7 @@ static llada_status each_part(const step *s, part_fn *fn, void *user, llada_err 
     for (int i = first; i < first + n; i++) {
         tensor rows;
         int64_t row;
-        llada_status st = keeper_take(held, i, &rows, &row, err);
+        llada_status st = stopped(s->p) ? say_stopped(s, err) : keeper_take(held, i, s->p->stop, &rows, &row, err);
         if (st) return st;
         fn(s, &rows, row, user);
         keeper_give(held, i);
@@ -324,8 +332,7 @@ llada_status cpu_run_ops(device_ctx *c, const pass *p, int first, int end, llada
 
     for (int i = first; st == LLADA_OK && i < end; i++) {
         step s = { c, p, &c->g->ops[i], i > first && same_rows(c->g, &c->g->ops[i - 1], &c->g->ops[i]) };
-        if (p->stop && atomic_load_explicit(p->stop, memory_order_relaxed))
-            return llada_fail(err, LLADA_CANCELLED, "stopped at operator %d of %d", i, c->g->n_ops);
+        if (stopped(p)) return say_stopped(&s, err);
         if (s.o->kind == OP_SCORE && (st = finite_ok(&s, false, err)) != LLADA_OK) return st;
         if ((st = run_op(&s, err)) != LLADA_OK) return st;
         if (s.o->kind != OP_SCORE) st = finite_ok(&s, c->last[i], err);
@@ -339,7 +346,7 @@ llada_status cpu_run(device_ctx *c, const pass *p, llada_err *err)
     int rounds = scores(p) ? (p->n_want + SCORE_ROWS - 1) / SCORE_ROWS : 0;
 
     if (st || !c->w->held) return st ? st : cpu_run_ops(c, p, 0, c->g->n_ops, err);
-    if ((st = keeper_begin(c->w->held, rounds, err)) != LLADA_OK) return st;
+    if ((st = keeper_begin(c->w->held, rounds, p->stop, err)) != LLADA_OK) return st;
     st = cpu_run_ops(c, p, 0, c->g->n_ops, err);
     keeper_end(c->w->held);
     return st;
