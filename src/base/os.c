@@ -159,6 +159,13 @@ void os_sparse(const os_file *f)
     if (f->mapped) (void)madvise((void *)(uintptr_t)f->data, f->len, MADV_RANDOM);
 }
 
+void os_large_pages(void *p, size_t n)
+{
+    uintptr_t page = os_page_size(), begin = ((uintptr_t)p + page - 1) / page * page,
+              end = ((uintptr_t)p + n) / page * page;
+    if (begin < end) (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+}
+
 void os_give_back(void *p, size_t n)
 {
     uintptr_t page = os_page_size(), begin = ((uintptr_t)p + page - 1) / page * page,

@@ -25,6 +25,8 @@ void os_forget(const os_file *f, const void *p, size_t n);
 
 /* f's pages will be touched here and there: a touch brings in its own page only. */
 void os_sparse(const os_file *f);
+/* Asks that heap memory be made of large pages where it is not touched yet: up to 2 MB more may then be taken. */
+void os_large_pages(void *p, size_t n);
 /* The pages of heap memory that lie wholly in p[0..n) go back to the system; they read as zero afterwards. */
 void os_give_back(void *p, size_t n);
 

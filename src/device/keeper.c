@@ -9,6 +9,8 @@
 #include "device/stream.h"
 #include "graph/addresses.h"
 
+enum { LARGE_PAGES_FROM = 64 << 20 };
+
 struct keeper {
     const graph *g;          /* borrowed */
     device_memory mem;
@@ -71,7 +73,9 @@ static llada_status open_rows(keeper *s, llada_err *err)
     return LLADA_OK;
 }
 
-/* The buffer is made once, for all that can ever be held; pages that are not touched cost nothing. */
+/* The buffer is made once, for all that can ever be held; pages that are not touched cost nothing.  Large pages let a
+ * direct read be few long requests (the device takes so many pieces of memory in one), unless the budget is so small
+ * that a part of one would count. */
 static llada_status open_buffer(keeper *s, llada_err *err)
 {
     const size_t most = (size_t)gguf_file_bytes(s->mem.file) + (32u << 20); /* with the alignment of any cut */
@@ -80,6 +84,7 @@ static llada_status open_buffer(keeper *s, llada_err *err)
     if (!(s->raw = mem_new(s->base_bytes + OS_READ_ALIGN)))
         return llada_fail(err, LLADA_NO_MEMORY, "no memory for %zu bytes of weights", s->base_bytes);
     s->base = align(s->raw);
+    if (s->base_bytes >= LARGE_PAGES_FROM) os_large_pages(s->base, s->base_bytes);
     return LLADA_OK;
 }
 
