@@ -179,12 +179,18 @@ static int trace_counts(const char *path, int32_t **out, int *n)
 typedef struct {
     int64_t most; /* dense passes; 0: all */
     int64_t seen;
-} pass_limit;
+    double *took; /* owned: seconds of each pass, of all runs */
+    int n;
+} pass_times;
 
 static bool count_passes(const llada_event *ev, void *user)
 {
-    pass_limit *l = user;
-    if (ev->kind == LLADA_EV_PASS) l->seen++;
+    pass_times *l = user;
+    if (ev->kind == LLADA_EV_PASS) {
+        l->seen++;
+        l->took = app_grow(l->took, (size_t)l->n + 1, sizeof *l->took);
+        l->took[l->n++] = ev->took;
+    }
     return !(l->most && l->seen >= l->most);
 }
 
@@ -192,7 +198,7 @@ static int run_once(llada_session *s, const llada_request *ask, llada_result *re
 {
     llada_err err = {0};
     llada_status st = llada_generate(s, ask, res, &err);
-    const pass_limit *l = ask->user;
+    const pass_times *l = ask->user;
     if (st == LLADA_CANCELLED && l->most && l->seen >= l->most) st = llada_get_result(s, res, &err);
     return st ? app_fail(&err) : EXIT_FINE;
 }
@@ -217,7 +223,7 @@ static uint64_t tokens_hash(const llada_result *res)
 }
 
 static void report(const options *o, const app_model *am, const llada_recipe *r, const llada_result *res,
-                   double seconds, double least, int reps, int prompt)
+                   double seconds, double least, int reps, int prompt, double each)
 {
     llada_memory m = {.size = sizeof m};
     llada_model_memory(am->m, &m);
@@ -228,6 +234,7 @@ static void report(const options *o, const app_model *am, const llada_recipe *r,
                       "passes", res->passes, "full", res->full, "sweeps", res->sweeps, "rows", (json_int_t)res->rows,
                       "jobs", res->jobs, "rev_rows", (json_int_t)res->rev_rows, "stopped_early",
                       o->most_passes && res->passes >= o->most_passes, "tokens_per_s", res->n_canvas / seconds);
+        json_object_set_new(line, "pass_seconds", json_real(each));
         char hash[24];
         snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tokens_hash(res));
         json_object_set_new(line, "tokens_hash", json_string(hash));
@@ -259,25 +266,27 @@ static int generate_bench(const app_model *am, const options *o)
     if (!rc && (k || counts) && tools_schedule(s, counts ? counts : &k, counts ? n_counts : 1, &err)) rc = app_fail(&err);
     int reps = o->reps ? (int)o->reps : 1;
     double *t = app_new((size_t)reps, sizeof *t);
+    pass_times times = {.most = o->most_passes};
     llada_result res = {.size = sizeof res};
     for (int i = 0; i < reps && !rc; i++) {
-        pass_limit limit = {.most = o->most_passes};
         llada_request q;
         llada_request_defaults(&q);
         q.prompt = ids;
         q.n_prompt = prompt;
         q.max_tokens = max_tokens;
         q.on_event = count_passes;
-        q.user = &limit;
+        q.user = &times;
+        times.seen = 0;
         rc = run_once(s, &q, &res);
         t[i] = res.seconds;
     }
     if (!rc) {
         double mid = median(t, reps);
-        report(o, am, &r, &res, mid, t[0], reps, prompt);
+        report(o, am, &r, &res, mid, t[0], reps, prompt, times.n ? median(times.took, times.n) : 0);
         app_memory_note(am, o);
     }
     free(t);
+    free(times.took);
     app_session_close(&s);
     free(ids);
     free(counts);
