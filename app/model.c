@@ -115,6 +115,7 @@ int app_model_open(app_model *am, const options *o, bool about)
     mo.device = o->device;
     mo.transport = o->transport;
     mo.npu_memory = (uint64_t)o->npu_memory << 20;
+    mo.npu_few_rows = o->npu_few_rows;
     llada_status st = tools_model_open(&am->m, o->model, &mo, without, &err);
     if (st) {
         const char *slash = o->model ? strrchr(o->model, '/') : NULL, *file = slash ? slash + 1 : o->model;

@@ -35,6 +35,7 @@ typedef struct {
     int64_t kv;           /* 0: the library's default; 1: f32; 2: f16 */
     int64_t ctx, threads; /* 0: the library's default */
     int64_t npu_memory;   /* MiB; 0: the library's default */
+    bool npu_few_rows;
     uint64_t cpu_mask;
     int64_t seed;         /* -1: a random one */
     /* the request */

@@ -33,6 +33,8 @@ static const opt_def table[] = {
      "to the NPU: fastrpc (default), or an emulation: inproc, loopback:PROGRAM", NULL},
     {"--npu-memory", OPT_INT, SESSION, AT(npu_memory), 1, 1 << 20, true, "MIB",
      "most memory the NPU may have mapped at a time", NULL},
+    {"--npu-few-rows", OPT_SWITCH, SESSION, AT(npu_few_rows), 0, 0, true, NULL,
+     "the NPU may multiply few rows in 8-bit integers; answers then depend on how revision is executed", NULL},
     {"--cpu-mask", OPT_MASK, SESSION, AT(cpu_mask), 0, 0, true, "LIST",
      "CPU features that may be used: names with commas, none, all, or a number", NULL},
 

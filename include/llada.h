@@ -80,6 +80,8 @@ typedef struct {
     const char *device;      /* "cpu", "npu", or "auto" (NULL): the NPU where there is one; see llada_model_device */
     const char *transport;   /* to the NPU: "fastrpc" (NULL), or an emulation: "inproc", "loopback:PROGRAM" */
     uint64_t npu_memory;     /* bytes the NPU may have mapped at a time; 0: what it has */
+    bool npu_few_rows;       /* the NPU may multiply few rows in 8-bit integers: answers then depend on how revision
+                                is executed (docs/npu.md) */
 } llada_model_opts;
 
 LLADA_API void llada_model_opts_defaults(llada_model_opts *o);

@@ -92,6 +92,7 @@ static llada_status open_weights(llada_model *lm, const llada_model_opts *o, uns
 {
     const char *name = o->device ? o->device : "auto";
     const bool only_npu = !strcmp(name, "npu"), only_cpu = !strcmp(name, "cpu");
+    const npu_settings s = {.transport = o->transport, .budget = o->npu_memory, .few_rows = o->npu_few_rows};
     llada_err why = {.text = "the CPU was asked for"};
     npu_transport *t = NULL;
     llada_status st = LLADA_OK;
@@ -102,7 +103,7 @@ static llada_status open_weights(llada_model *lm, const llada_model_opts *o, uns
                                                   "holds all weights and maps as many as its own memory limit allows");
     if (o->mem_budget) snprintf(why.text, sizeof why.text, "a memory budget is kept by the CPU device alone");
     if (!only_cpu && !o->mem_budget)
-        st = npu_transport_open(&t, &(npu_settings){.transport = o->transport, .budget = o->npu_memory}, &why);
+        st = npu_transport_open(&t, &s, &why);
     /* a wrong name is the caller's to correct */
     if (st == LLADA_BAD_ARG || st == LLADA_NO_MEMORY) return llada_fail(err, st, "%s", why.text);
     snprintf(lm->note, sizeof lm->note, "%s", why.text);

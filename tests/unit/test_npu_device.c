@@ -25,7 +25,7 @@ static const net_shape shapes[] = {
     { "q8_0", 4, 2, 16, 64, 96, 65, .bias = true, .type = QT_Q8_0 },
     { "q4_0", 4, 2, 16, 64, 96, 65, .qk_norm = true, .rope = ROPE_HALVES, .type = QT_Q4_0 },
 };
-enum { N_SHAPES = sizeof shapes / sizeof *shapes, BIAS = 1, Q8 = 6, VTCM = 512 << 10 };
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, BIAS = 1, F16 = 5, Q8 = 6, Q4 = 7, VTCM = 512 << 10 };
 
 static device_limits limits(void)
 {
@@ -161,6 +161,37 @@ static void any_number_of_threads(void **state)
             stop(&o);
         }
         free(want);
+        net_free(m);
+    }
+}
+
+/* Where it is allowed, passes of one row and of two are made in integers with Q8_0 and Q4_0: near enough, in other bits.
+ * All others stay as they are. */
+static void few_rows_in_integers(void **state)
+{
+    static const int some[] = { 3, 8, 9, 11 };
+    for (int i = F16; i <= Q4; i++) {
+        net *m = net_make(&shapes[i]);
+        net_kv *e = net_kv_make(m);
+        double *want = calloc((size_t)(NET_ROWS * m->s.vocab), sizeof *want);
+        opened o = start(m, 0);
+        opened few = start_on(m, &(npu_settings){ .transport = "inproc", .vtcm = VTCM, .few_rows = true });
+        for (int n = NET_ROWS; n > 0; n = n > 4 ? 4 : n - 1) {
+            net_pass q;
+            const size_t bytes = (size_t)(n * m->s.vocab) * sizeof(float);
+            net_ask(&q, m, n == NET_ROWS ? net_all : some, n, NET_ROWS);
+            net_exact(m, e, &q.p, want);
+            float *halves = run(&o, m, &q), *got = run(&few, m, &q);
+            assert_near(m, got, want, n);
+            assert_int_equal(memcmp(got, halves, bytes) != 0, i != F16 && n <= 2);
+            free(halves);
+            free(got);
+        }
+        assert_serves(&few);
+        stop(&few);
+        stop(&o);
+        free(want);
+        net_kv_free(e);
         net_free(m);
     }
 }
@@ -379,11 +410,17 @@ static void networks_it_does_not_know(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matches_reference),     cmocka_unit_test(cached_equals_fresh),
-        cmocka_unit_test(any_number_of_threads), cmocka_unit_test(any_budget),
-        cmocka_unit_test(sessions_take_turns),   cmocka_unit_test(shares_its_store),
-        cmocka_unit_test(faults_in_passes),      cmocka_unit_test(faults_in_the_self_test),
-        cmocka_unit_test(buffers_refused),       cmocka_unit_test(networks_it_does_not_know),
+        cmocka_unit_test(matches_reference),
+        cmocka_unit_test(cached_equals_fresh),
+        cmocka_unit_test(any_number_of_threads),
+        cmocka_unit_test(few_rows_in_integers),
+        cmocka_unit_test(any_budget),
+        cmocka_unit_test(sessions_take_turns),
+        cmocka_unit_test(shares_its_store),
+        cmocka_unit_test(faults_in_passes),
+        cmocka_unit_test(faults_in_the_self_test),
+        cmocka_unit_test(buffers_refused),
+        cmocka_unit_test(networks_it_does_not_know),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,11 @@ typedef enum {
 
 enum { NPU_BUFFER_DMA = 1 }; /* read by DMA alone, never through the cache: packed weights */
 
-enum { NPU_HOST_WROTE_KV = 1 }; /* head.flags: the host wrote keys or values since the last message */
+/* head.flags */
+enum {
+    NPU_HOST_WROTE_KV = 1, /* the host wrote keys or values since the last message */
+    NPU_FEW_ROWS = 2       /* products of few rows may be made in integers (dsp/plan.h says which) */
+};
 
 typedef struct {
     uint32_t magic, version;

@@ -5,11 +5,12 @@
 
 #include "base/half.h"
 #include "base/mem.h"
+#include "device/npu/dsp/plan.h"
 #include "device/npu/inside.h"
 #include "format/t32.h"
 
 enum { MOST = 33, IN = 64, OUT = 96, HEADS = 2, WIDTH = IN / HEADS, SLOTS = 40, OPS = 7 };
-static const int row_counts[] = { 1, 4, 5, 31, 32, 33 };
+static const int row_counts[] = { 1, 2, 4, 5, 31, 32, 33 };
 static const double tolerance = 1.0 / 256; /* of the largest value; results are half floats of 11 bits */
 
 enum { ROWS, X, Y, Z, GAIN, BIAS, TURN, W_F16, W_Q8, W_Q4, KEYS, VALUES, TENSORS };
@@ -154,12 +155,21 @@ static void want_norm(trial *q, int n)
     }
 }
 
-static void want_product(trial *q, int n, int which)
+/* As 8-bit integers have it: steps of 1/127 of the largest of its 32. */
+static double x_in_steps(int r, int i)
+{
+    double largest = 0;
+    for (int k = i / 32 * 32; k < i / 32 * 32 + 32; k++) largest = fmax(largest, fabs(x_of(r, k)));
+    return round(x_of(r, i) * 127 / largest) * largest / 127;
+}
+
+static void want_product(trial *q, int n, int which, bool in_steps)
 {
     for (int r = 0; r < n; r++)
         for (int o = 0; o < OUT; o++) {
             double sum = rounded(BIAS, o) + rounded(Y, r * OUT + o);
-            for (int i = 0; i < IN; i++) sum += x_of(r, i) * q->weight[which][o * IN + i];
+            for (int i = 0; i < IN; i++)
+                sum += (in_steps ? x_in_steps(r, i) : x_of(r, i)) * q->weight[which][o * IN + i];
             q->want[r * OUT + o] = sum;
         }
 }
@@ -209,12 +219,19 @@ static void want_attention(trial *q, int n, bool causal)
 
 /* ------------------------------------------------------------ one kernel on n rows */
 
-typedef enum { NORM, F16, Q8, Q4, PAIRS, HALVES, SEE_ALL, SEE_BEHIND, SWIGLU, KERNELS } kernel;
-static const char *const kernel_words[] = {
-    "norm",          "product with F16", "product with Q8_0", "product with Q4_0",
-    "rope of pairs", "rope of halves",   "attention",         "causal attention",
-    "SwiGLU"
-};
+typedef enum { NORM, F16, Q8, Q4, FEW_Q8, FEW_Q4, PAIRS, HALVES, SEE_ALL, SEE_BEHIND, SWIGLU, KERNELS } kernel;
+static const char *const kernel_words[] = { "norm",
+                                            "product with F16",
+                                            "product with Q8_0",
+                                            "product with Q4_0",
+                                            "product in integers with Q8_0",
+                                            "product in integers with Q4_0",
+                                            "rope of pairs",
+                                            "rope of halves",
+                                            "attention",
+                                            "causal attention",
+                                            "SwiGLU" };
+static bool is_few(kernel k) { return k == FEW_Q8 || k == FEW_Q4; }
 
 static npu_op op_of(npu_op_kind kind)
 {
@@ -223,11 +240,14 @@ static npu_op op_of(npu_op_kind kind)
     };
 }
 
+/* The weights that a product takes, of the three. */
+static int weight_of(kernel k) { return is_few(k) ? (int)k - FEW_Q8 + Q8 - F16 : (int)k - F16; }
+
 /* The operators that run kernel k, and the tensor that they leave the result in. */
 static int kernel_ops(kernel k, npu_op *o, int *result)
 {
     const float eps = 1e-5f;
-    o[0] = op_of(k == NORM ? NPU_OP_RMSNORM : k <= Q4 ? NPU_OP_MATMUL : k <= HALVES ? NPU_OP_ROPE : NPU_OP_SWIGLU);
+    o[0] = op_of(k == NORM ? NPU_OP_RMSNORM : k <= FEW_Q4 ? NPU_OP_MATMUL : k <= HALVES ? NPU_OP_ROPE : NPU_OP_SWIGLU);
     o[0].in = X;
     *result = Z;
     switch (k) {
@@ -239,7 +259,9 @@ static int kernel_ops(kernel k, npu_op *o, int *result)
     case F16:
     case Q8:
     case Q4:
-        o[0].weight = W_F16 + (int)k - F16;
+    case FEW_Q8:
+    case FEW_Q4:
+        o[0].weight = W_F16 + weight_of(k);
         o[0].bias = BIAS;
         o[0].out = o[0].residual = *result = Y;
         return 1;
@@ -271,11 +293,14 @@ static int kernel_ops(kernel k, npu_op *o, int *result)
 
 static void want(trial *q, kernel k, int n)
 {
+    const uint32_t type = k == FEW_Q4 ? NPU_T32_Q4_0 : NPU_T32_Q8_0;
     switch (k) {
     case NORM: want_norm(q, n); return;
     case F16:
     case Q8:
-    case Q4: want_product(q, n, (int)k - F16); return;
+    case Q4: want_product(q, n, weight_of(k), false); return;
+    case FEW_Q8:
+    case FEW_Q4: want_product(q, n, weight_of(k), plan_in_integers((uint32_t)n, IN / 32, type)); return;
     case PAIRS:
     case HALVES: want_turned(q, n, k == HALVES); return;
     case SWIGLU: want_swiglu(q, n); return;
@@ -283,11 +308,12 @@ static void want(trial *q, kernel k, int n)
     }
 }
 
-static void write_message(trial *q, const npu_op *ops, int n_ops, int result, int n)
+static void write_message(trial *q, uint32_t flags, const npu_op *ops, int n_ops, int result, int n)
 {
     static const int inputs[] = { X, Y, Z };
     npu_head *h = (npu_head *)(void *)q->message;
     *h = (npu_head){ .magic = NPU_MAGIC, .version = NPU_VERSION, .n_buffers = 1, .n_tensors = TENSORS, .rows = ROWS };
+    h->flags = flags;
     h->n_rows = (uint32_t)n;
     h->n_cols[0] = COLS;
     h->slots = h->positions = SLOTS;
@@ -341,7 +367,7 @@ static llada_status run_kernel(trial *q, kernel k, int n, llada_err *err)
     fill_halves(q, Y);
     fill_halves(q, Z);
     fill_rows(q, n);
-    write_message(q, ops, n_ops, result, n);
+    write_message(q, is_few(k) ? NPU_FEW_ROWS : 0, ops, n_ops, result, n);
     want(q, k, n);
     llada_status st = npu_call(q->w, q->message, &reply, err);
     return st ? st : compare(q, k, result, n, reply.sum[0], err);

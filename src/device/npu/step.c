@@ -160,6 +160,7 @@ static llada_status put_pass(writer *m, device_ctx *c, const pass *p, llada_err 
 {
     llada_status st;
     begin(m, c);
+    if (c->w->t->few_rows) m->head->flags |= NPU_FEW_ROWS;
     if (atomic_exchange(&c->host_wrote_kv, false)) m->head->flags |= NPU_HOST_WROTE_KV;
     npu_region *const own[] = { &c->w->vectors, &c->work, &c->kv };
     for (int i = 0; i < 3; i++) m->keep[m->n_keep++] = own[i]; /* all, before any of them makes others go */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-llada_status npu_transport_open(npu_transport **out, const npu_settings *s, llada_err *err)
+static llada_status open_named(npu_transport **out, const npu_settings *s, llada_err *err)
 {
     const char *name = s->transport ? s->transport : "fastrpc";
     static const char loopback[] = "loopback:", fastrpc[] = "fastrpc:";
@@ -14,4 +14,11 @@ llada_status npu_transport_open(npu_transport **out, const npu_settings *s, llad
     if (!strncmp(name, fastrpc, sizeof fastrpc - 1)) return npu_fastrpc_open(out, name + sizeof fastrpc - 1, s, err);
     return llada_fail(err, LLADA_BAD_ARG,
                       "'%.64s' is no transport to an NPU: there are fastrpc, inproc and loopback:PROGRAM", name);
+}
+
+llada_status npu_transport_open(npu_transport **out, const npu_settings *s, llada_err *err)
+{
+    llada_status st = open_named(out, s, err);
+    if (st == LLADA_OK) (*out)->few_rows = s->few_rows;
+    return st;
 }

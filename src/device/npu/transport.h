@@ -26,6 +26,7 @@ typedef struct {
     uint32_t vtcm;         /* emulations: bytes of VTCM; 0: 8 MiB */
     uint32_t contexts;     /* emulations: vector contexts, 8 at most; 0: 4 */
     double patience;       /* seconds until a call is given up; 0: 10 (emulations: 120) */
+    bool few_rows;         /* products of few rows in integers: a row's bits then depend on how many share its pass */
 } npu_settings;
 
 #define NPU_EMULATED "emulated: its speed says nothing of a device"
@@ -48,6 +49,7 @@ struct npu_transport {
     const npu_transport_calls *calls;
     uint64_t budget;  /* most bytes mapped at a time */
     uint32_t vtcm;    /* bytes that operators can count on */
+    bool few_rows;    /* as in the settings */
     char machine[64]; /* for people: "Hexagon v75", or NPU_EMULATED */
 };
 

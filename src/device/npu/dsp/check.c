@@ -153,7 +153,7 @@ static bool head_ok(const npu_head *h, uint32_t bytes)
 {
     if (bytes < sizeof *h || h->magic != NPU_MAGIC || h->version != NPU_VERSION || h->bytes != bytes) return false;
     if (h->n_buffers > NPU_MAX_BUFFERS || h->n_tensors > NPU_MAX_TENSORS || h->n_ops > NPU_MAX_OPS) return false;
-    if (h->flags > NPU_HOST_WROTE_KV || h->zero[0] != 0 || h->zero[1] != 0) return false;
+    if (h->flags > (NPU_HOST_WROTE_KV | NPU_FEW_ROWS) || h->zero[0] != 0 || h->zero[1] != 0) return false;
     if (h->n_rows > NPU_MAX_SIDE || h->slots > NPU_MAX_SIDE || h->positions > NPU_MAX_SIDE) return false;
     for (int g = 0; g < NPU_GROUPS; g++)
         if (h->n_cols[g] > h->slots) return false;

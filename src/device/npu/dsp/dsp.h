@@ -4,6 +4,7 @@
 #define DSP_DSP_H
 
 #include "device/columns.h"
+#include "device/npu/dsp/lanes.h"
 #include "device/npu/dsp/team.h"
 
 enum { DSP_CONTEXTS = 4 }; /* vector contexts that every generation has */
@@ -24,6 +25,7 @@ typedef struct {
     pass_cols cols[NPU_GROUPS];
     npu_reply *reply;
 
+    few_row few[PLAN_FEW_ROWS];         /* what few_rows.c multiplies */
     uint32_t copy[NPU_MAX_MESSAGE / 4]; /* of the message: nobody changes it after it was checked */
 } dsp;
 
@@ -46,6 +48,8 @@ const port_buffer *dsp_buffer(const dsp *d, int32_t tensor);
 /* Operators.  Each returns an npu_status. */
 uint32_t dsp_rmsnorm(dsp *d, const npu_op *o);
 uint32_t dsp_matmul(dsp *d, const npu_op *o);
+bool dsp_takes_few_rows(const dsp *d, const npu_op *o); /* the product is one for dsp_few_rows */
+uint32_t dsp_few_rows(dsp *d, const npu_op *o);
 uint32_t dsp_rope(dsp *d, const npu_op *o);
 uint32_t dsp_kv(dsp *d, const npu_op *o);
 uint32_t dsp_attention(dsp *d, const npu_op *o);

@@ -221,6 +221,7 @@ static void clear_ends(const product *p)
 
 uint32_t dsp_matmul(dsp *d, const npu_op *o)
 {
+    if (dsp_takes_few_rows(d, o)) return dsp_few_rows(d, o);
     const npu_tensor *w = &d->t[o->weight], *in = &d->t[o->in], *out = &d->t[o->out];
     product p = { .d = d, .rows = in->rows, .n = w->rows };
     p.shape = (plan_shape){ tiles_of(p.rows), tiles_of(p.n), tiles_of(w->cols), w->type };

@@ -1,5 +1,5 @@
-/* lanes_hvx.c - lanes.h with vectors of 128 bytes.  Only integer operations but for one product of halves, which the
- * emulated flavour does value by value: its emulator has no vectors of floats. */
+/* lanes_hvx.c - lanes.h with vectors of 128 bytes.  Integer operations but for products of floats and
+ * halves, which the emulated flavour does value by value: its emulator has no vectors of floats. */
 #include <hexagon_protos.h>
 #include <hexagon_types.h>
 #include <hvx_hexagon_protos.h>
@@ -12,6 +12,8 @@ enum { LANES = 64 }; /* halves of a vector */
 typedef union {
     HVX_Vector v;
     half h[LANES];
+    float f[TILE];
+    int32_t w[TILE];
     uint8_t b[128];
 } lanes;
 
@@ -100,5 +102,76 @@ void lanes_expand_q8_0(half *tiles, const uint8_t *packed, uint32_t n)
             *to++ = product(to_halves(Q6_V_lo_W(w)), scale);
             *to++ = product(to_halves(Q6_V_hi_W(w)), scale);
         }
+    }
+}
+
+/* ------------------------------------------------------------ few rows, in integers */
+
+enum { QUADS = TILE / 4 }; /* vectors of a tile: four neighbouring k of each column */
+
+/* The 32 scales behind a tile's values, as floats. */
+static HVX_Vector float_scales(const uint8_t *p)
+{
+#ifdef DSP_DEVICE
+    const HVX_Vector one = Q6_Vh_vsplat_R(0x3c00);
+    return Q6_Vsf_equals_Vqf32(Q6_V_lo_W(Q6_Wqf32_vmpy_VhfVhf(scales_of(p), one))); /* of even places */
+#else
+    lanes s;
+    for (int c = 0; c < TILE; c++) s.f[c] = widen((half)(p[2 * c] | p[2 * c + 1] << 8));
+    return s.v;
+#endif
+}
+
+/* acc + sums * (scales * scale), in floats. */
+static HVX_Vector add_scaled(HVX_Vector acc, HVX_Vector sums, HVX_Vector scales, float scale)
+{
+#ifdef DSP_DEVICE
+    const HVX_Vector x = Q6_V_vsplat_R((int32_t)bits_of_float(scale));
+    const HVX_Vector both = Q6_Vsf_equals_Vqf32(Q6_Vqf32_vmpy_VsfVsf(scales, x));
+    const HVX_Vector more = Q6_Vqf32_vmpy_VsfVsf(Q6_Vsf_equals_Vw(sums), both);
+    return Q6_Vsf_equals_Vqf32(Q6_Vqf32_vadd_Vqf32Vsf(more, acc));
+#else
+    lanes a = { acc }, n = { sums }, w = { scales };
+    for (int c = 0; c < TILE; c++) a.f[c] += (float)n.w[c] * (w.f[c] * scale);
+    return a.v;
+#endif
+}
+
+/* Weights are `bias` more than their values, so that they are not negative: what that adds is taken off beforehand. */
+static void add_tile(HVX_Vector *acc, const few_row *x, uint32_t rows, uint32_t t, const HVX_Vector *quads,
+                     HVX_Vector scales, int32_t bias)
+{
+    for (uint32_t r = 0; r < rows; r++) {
+        HVX_Vector sums = Q6_V_vsplat_R(-bias * x[r].sum[t]);
+        for (uint32_t i = 0; i < QUADS; i++)
+            sums = Q6_Vw_vrmpyacc_VwVubRb(sums, quads[i], (int32_t)x[r].word[t * QUADS + i]);
+        acc[r] = add_scaled(acc[r], sums, scales, x[r].scale[t]);
+    }
+}
+
+void lanes_few_q8_0(float *acc, const few_row *x, uint32_t rows, const uint8_t *packed, uint32_t n)
+{
+    const HVX_Vector sign = Q6_Vb_vsplat_R(0x80);
+    for (uint32_t t = 0; t < n; t++, packed += TILE_VALUES + 2 * TILE) {
+        HVX_Vector quads[QUADS]; /* two row pairs each: pair beside pair, then value + 128 */
+        for (int i = 0; i < QUADS; i++)
+            quads[i] = Q6_V_vxor_VV(Q6_Vh_vshuff_Vh(*(const HVX_UVector *)(const void *)(packed + i * 128)), sign);
+        add_tile((HVX_Vector *)(void *)acc, x, rows, t, quads, float_scales(packed + TILE_VALUES), 128);
+    }
+}
+
+void lanes_few_q4_0(float *acc, const few_row *x, uint32_t rows, const uint8_t *packed, uint32_t n)
+{
+    const HVX_Vector low = Q6_Vb_vsplat_R(0x0f);
+    for (uint32_t t = 0; t < n; t++, packed += TILE_VALUES / 2 + 2 * TILE) {
+        HVX_Vector quads[QUADS];
+        for (int i = 0; i < QUADS; i += 2) { /* four row pairs: nibbles as in lanes_expand_q4_0, then as above */
+            const HVX_Vector q = *(const HVX_UVector *)(const void *)(packed + i * 64);
+            const HVX_Vector even = Q6_V_vand_VV(q, low), odd = Q6_V_vand_VV(Q6_Vuh_vlsr_VuhR(q, 4), low);
+            const HVX_VectorPair pairs = Q6_W_vshuff_VVR(odd, even, -1);
+            quads[i] = Q6_Vh_vshuff_Vh(Q6_V_lo_W(pairs));
+            quads[i + 1] = Q6_Vh_vshuff_Vh(Q6_V_hi_W(pairs));
+        }
+        add_tile((HVX_Vector *)(void *)acc, x, rows, t, quads, float_scales(packed + TILE_VALUES / 2), 8);
     }
 }

@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#undef memcpy
+
 void *memcpy(void *to, const void *from, size_t n)
 {
     uint8_t *d = to;
