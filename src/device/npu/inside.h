@@ -34,7 +34,7 @@ struct device_weights {
     graph shared;        /* g, but for matrices that the CPU can read where the NPU does; its tensors are owned */
     device_weights *cpu; /* owned: the CPU device's, of g or of shared */
     npu_transport *t;    /* owned; NULL: never came to be */
-    monitor *lock;          /* owned: one message at a time */
+    monitor *lock;       /* owned: one message at a time */
     atomic_bool down;    /* the DSP is not used (any more) */
     int first, end;      /* operators of the graph that the DSP runs */
     npu_region vectors;  /* norms and biases, floats */
@@ -87,8 +87,8 @@ void npu_region_give(device_weights *w, npu_region *r); /* idempotent */
 /* layout.c */
 llada_status npu_lay_out(device_ctx *c, llada_err *err);
 
-/* residency.c: buffers to unmap before r can be mapped beside those that stay, in rising need: those of no use to this
- * pass first, then the one whose turn comes last.  NULL when r fits (or nothing more can go). */
+/* residency.c: the next buffer to unmap before r can be mapped beside those that stay.  NULL when r fits (or nothing more
+ * can go). */
 npu_region *npu_victim(const device_weights *w, const npu_region *r, const npu_region *const *keep, int n_keep);
 uint64_t npu_mapped_bytes(const device_weights *w);
 
