@@ -12,8 +12,9 @@ set(HEXAGON_FLAGS --target=hexagon-unknown-linux-musl -mhvx -mhvx-length=128b -s
   -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -ffp-contract=off
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror -Wno-unused-parameter)
 set(DSP ${PROJECT_SOURCE_DIR}/src/device/npu/dsp)
-set(HEXAGON_BOTH ${DSP}/attend.c ${DSP}/check.c ${DSP}/few_rows.c ${DSP}/lanes.c ${DSP}/matmul.c ${DSP}/plan.c
-  ${DSP}/rows.c ${DSP}/run.c ${DSP}/team.c ${DSP}/hexagon/runtime.c ${DSP}/hexagon/lanes_hvx.c ${PROJECT_SOURCE_DIR}/src/base/half.c)
+set(HEXAGON_BOTH ${DSP}/attend.c ${DSP}/check.c ${DSP}/experts.c ${DSP}/few_rows.c ${DSP}/lanes.c ${DSP}/matmul.c
+  ${DSP}/plan.c ${DSP}/rows.c ${DSP}/run.c ${DSP}/team.c ${DSP}/hexagon/runtime.c ${DSP}/hexagon/lanes_hvx.c
+  ${PROJECT_SOURCE_DIR}/src/base/half.c)
 file(GLOB_RECURSE HEXAGON_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/npu/*.h)
 list(APPEND HEXAGON_HEADERS ${PROJECT_SOURCE_DIR}/src/device/columns.h ${PROJECT_SOURCE_DIR}/src/base/half.h)
 

@@ -17,6 +17,7 @@ static const net_shape shapes[] = {
     { "f16", 4, 2, 16, 64, 96, 65, .bias = true, .type = QT_F16 },
     { "q8_0", 4, 2, 16, 64, 96, 65, .causal = true, .type = QT_Q8_0 },
     { "q4_0", 4, 2, 16, 64, 96, 65, .qk_norm = true, .rope = ROPE_HALVES, .type = QT_Q4_0 },
+    { "experts", 2, 2, 16, 64, 32, 65, .experts = 5, .used = 2, .type = QT_Q8_0 },
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes, VTCM = 256 << 10 };
 

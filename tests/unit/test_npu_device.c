@@ -24,6 +24,9 @@ static const net_shape shapes[] = {
     { "f16", 4, 2, 16, 64, 96, 65, .bias = true, .type = QT_F16 },
     { "q8_0", 4, 2, 16, 64, 96, 65, .bias = true, .type = QT_Q8_0 },
     { "q4_0", 4, 2, 16, 64, 96, 65, .qk_norm = true, .rope = ROPE_HALVES, .type = QT_Q4_0 },
+    { "experts", 4, 2, 16, 64, 96, 65, .experts = 7, .used = 3, .type = QT_F16 },
+    { "experts, q8_0", 2, 2, 16, 96, 32, 53, .experts = 5, .used = 1, .qk_norm = true, .type = QT_Q8_0 },
+    { "experts, q4_0", 2, 2, 16, 32, 64, 53, .experts = 5, .used = 5, .type = QT_Q4_0 },
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes, BIAS = 1, F16 = 5, Q8 = 6, Q4 = 7, VTCM = 512 << 10 };
 

@@ -396,11 +396,10 @@ static const npu_transport_calls listener_calls = { "listener",    listener_clos
 
 /* One word of a pass's message at a time becomes something else: a status, never a crash.  Which words are tried is
  * drawn anew for each value, so that the test stays short. */
-static void messages_of_strangers(void **state)
+static void strangers_to(const net_shape *shape)
 {
-    static const net_shape shape = { "tiny", 2, 1, 8, 16, 16, 40, .bias = true, .type = QT_F16 };
     static const uint32_t values[] = { 0, 1, 2, 63, 127, 128, 0x7fffffff, 0x80000000, 0xffffff80, 0xffffffff };
-    net *m = net_make(&shape);
+    net *m = net_make(shape);
     listener *l = calloc(1, sizeof *l);
     npu_transport *t = &l->t;
     device_weights *w = NULL;
@@ -448,6 +447,14 @@ static void messages_of_strangers(void **state)
     device_npu.close(&c);
     device_npu.weights_close(&w);
     net_free(m);
+}
+
+static void messages_of_strangers(void **state)
+{
+    static const net_shape plain = { "tiny", 2, 1, 8, 16, 16, 40, .bias = true, .type = QT_F16 };
+    static const net_shape experts = { "experts", 2, 1, 16, 32, 32, 40, .experts = 3, .used = 2, .type = QT_Q8_0 };
+    strangers_to(&plain);
+    strangers_to(&experts);
 }
 
 int main(void)

@@ -30,8 +30,8 @@ static const struct {
     { "fastrpc:" FAKE_CDSPRPC, "mmap=0x80000402", "did not register a buffer" },
     { "fastrpc:" FAKE_CDSPRPC, "call=1:0x8000040d", "the NPU failed its self-test: the call to the NPU failed" },
     { "fastrpc:" FAKE_CDSPRPC, "call=30:39", "the NPU failed its self-test: the call to the NPU failed (0x27)" },
-    { "fastrpc:" FAKE_CDSPRPC, "call=79:39", "the NPU failed: the call to the NPU failed (0x27)" }, /* the first pass */
-    { "fastrpc:" FAKE_CDSPRPC, "call=80:39", "the NPU failed: the call to the NPU failed (0x27)" },
+    { "fastrpc:" FAKE_CDSPRPC, "call=100:39", "the NPU failed: the call to the NPU failed (0x27)" }, /* the first pass */
+    { "fastrpc:" FAKE_CDSPRPC, "call=101:39", "the NPU failed: the call to the NPU failed (0x27)" },
 };
 
 static void opens_or_says_why(void **state)

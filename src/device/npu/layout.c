@@ -1,6 +1,6 @@
 /* layout.c - a context's buffers, and the operators of its passes as they will stand in messages.
  *
- *   work   activations (places shared as the planner says), rows of the pass, rotations
+ *   work   activations (places shared as the planner says), room for experts, rows of the pass, rotations
  *   kv     [layer][keys, values][slots][kv_stride] half floats, as the CPU device has it */
 #include <string.h>
 
@@ -63,6 +63,7 @@ typedef struct {
     int *number; /* of each tensor of the graph; -1: not yet */
     int *keys;   /* of each layer; its values come next */
     int rope;
+    int gathered, products, sums; /* room for experts; -1: there are none */
 } builder;
 
 static int activation(builder *b, tensor_id id)
@@ -159,6 +160,25 @@ static void put_op(builder *b, const op *o)
         n.keys = keys_of(b, o->layer);
         n.values = n.keys + 1;
         break;
+    case OP_ROUTE:
+        n.kind = NPU_OP_ROUTE;
+        n.out = activation(b, o->out);
+        n.heads = (uint32_t)o->experts;
+        n.kv_heads = (uint32_t)o->used;
+        break;
+    case OP_EXPERTS:
+        n.kind = NPU_OP_EXPERTS;
+        n.out = activation(b, o->out);
+        n.in2 = activation(b, o->in2);
+        n.weight = weight(b, o->weight);
+        n.residual = activation(b, o->residual);
+        n.heads = (uint32_t)o->experts;
+        n.kv_heads = (uint32_t)o->used;
+        n.keys = b->gathered;
+        n.values = b->products;
+        n.bias = o->residual >= 0 ? b->sums : -1;
+        group = o->layer / c->w->layers_per_group;
+        break;
     case OP_ATTENTION:
         n.kind = NPU_OP_ATTENTION;
         n.out = activation(b, o->out);
@@ -197,18 +217,39 @@ static void build(builder *b)
 
 /* ------------------------------------------------------------ the whole */
 
-/* Buffers: sizes, then memory. */
-static llada_status take_buffers(device_ctx *c, const graph_arena *plan, uint64_t *rows_at, uint64_t *rope_at,
-                                 llada_err *err)
+/* What lies in work behind the activations. */
+typedef struct {
+    uint64_t gathered, products, sums, rows, rope;
+    uint32_t k, n; /* the widest expert's inputs and outputs; 0: there are none */
+} places;
+
+static void widest_expert(const device_ctx *c, places *p)
 {
     const graph *g = c->w->g;
-    const uint64_t rows = 4 * (uint64_t)c->lim.max_rows + 2 * NPU_GROUPS * (uint64_t)c->lim.slots;
-    const uint64_t rope = (uint64_t)c->lim.max_pos * (uint64_t)g->head_dim;
-    *rows_at = lines(plan->bytes);
-    *rope_at = lines(*rows_at + rows * sizeof(int32_t));
-    llada_status st = npu_region_take(c->w, &c->work, *rope_at + rope * sizeof(float), 0, -1, err);
+    for (int i = c->w->first; i < c->w->end; i++) {
+        const op *o = &g->ops[i];
+        if (o->kind != OP_EXPERTS) continue;
+        const uint32_t k = (uint32_t)g->t[o->weight].cols, n = (uint32_t)(g->t[o->weight].n_rows / o->experts);
+        p->k = k > p->k ? k : p->k;
+        p->n = n > p->n ? n : p->n;
+    }
+}
+
+/* Buffers: sizes, then memory. */
+static llada_status take_buffers(device_ctx *c, const graph_arena *plan, places *p, llada_err *err)
+{
+    const graph *g = c->w->g;
+    const uint64_t most = (uint64_t)c->lim.max_rows, rope = (uint64_t)c->lim.max_pos * (uint64_t)g->head_dim;
+    const uint64_t rows = 4 * most + 2 * NPU_GROUPS * (uint64_t)c->lim.slots;
+    widest_expert(c, p);
+    p->gathered = lines(plan->bytes);
+    p->products = p->gathered + most * npu_stride(p->k) * sizeof(uint16_t);
+    p->sums = p->products + most * npu_stride(p->n) * sizeof(uint16_t);
+    p->rows = p->sums + most * npu_stride(p->n) * sizeof(float);
+    p->rope = lines(p->rows + rows * sizeof(int32_t));
+    llada_status st = npu_region_take(c->w, &c->work, p->rope + rope * sizeof(float), 0, -1, err);
     if (st) return st;
-    memcpy(c->work.s.at + *rope_at, cpu_rope_table(c->cpu), rope * sizeof(float));
+    memcpy(c->work.s.at + p->rope, cpu_rope_table(c->cpu), rope * sizeof(float));
     c->bytes += c->work.s.bytes + c->kv.s.bytes;
     return LLADA_OK;
 }
@@ -216,7 +257,7 @@ static llada_status take_buffers(device_ctx *c, const graph_arena *plan, uint64_
 static bool take_tables(device_ctx *c, builder *b)
 {
     const graph *g = c->w->g;
-    const size_t most_t = (size_t)g->n_t + 2 * (size_t)g->n_layer + 2, most_ops = (size_t)g->n_ops + 3;
+    const size_t most_t = (size_t)g->n_t + 2 * (size_t)g->n_layer + 5, most_ops = (size_t)g->n_ops + 3;
     c->t = mem_array(most_t, sizeof *c->t);
     c->region = mem_array(most_t, sizeof *c->region);
     c->is_rows = mem_array(most_t, sizeof *c->is_rows);
@@ -228,6 +269,31 @@ static bool take_tables(device_ctx *c, builder *b)
     for (int i = 0; i < g->n_t; i++) b->number[i] = -1;
     for (int i = 0; i < g->n_layer; i++) b->keys[i] = -1;
     return true;
+}
+
+static int add_room(builder *b, uint64_t offset, npu_type type, uint32_t cols)
+{
+    const npu_tensor t = {
+        .offset = (uint32_t)offset, .type = type, .rows = 1, .cols = cols, .stride = npu_stride(cols)
+    };
+    return add(b->c, &b->c->work, t, true);
+}
+
+static void add_places(builder *b, const places *p)
+{
+    device_ctx *c = b->c;
+    const uint32_t width = (uint32_t)c->w->g->head_dim;
+    c->rows_tensor = add(c, &c->work, (npu_tensor){ .offset = (uint32_t)p->rows, .type = NPU_I32, .rows = 1 }, false);
+    b->rope = add(c, &c->work,
+                  (npu_tensor){ .offset = (uint32_t)p->rope,
+                                .type = NPU_F32,
+                                .rows = (uint32_t)c->lim.max_pos,
+                                .cols = width,
+                                .stride = width },
+                  false);
+    b->gathered = p->k ? add_room(b, p->gathered, NPU_F16, p->k) : -1;
+    b->products = p->k ? add_room(b, p->products, NPU_F16, p->n) : -1;
+    b->sums = p->k ? add_room(b, p->sums, NPU_F32, p->n) : -1;
 }
 
 /* A message with a map and an unmap for every buffer there is room for. */
@@ -246,28 +312,21 @@ llada_status npu_lay_out(device_ctx *c, llada_err *err)
 {
     graph_arena plan = { 0 };
     builder b = { .c = c, .plan = &plan };
-    uint64_t rows_at, rope_at;
+    places at = { 0 };
     const graph *g = c->w->g;
     llada_status st;
     c->hidden_in = g->ops[0].out;
     c->hidden_out = g->ops[c->w->end].in;
     c->width = (uint32_t)g->t[c->hidden_out].cols;
     if ((st = shapes_ok(c, err)) || (st = plan_halves(c, &plan, err))) goto done;
-    if ((st = take_buffers(c, &plan, &rows_at, &rope_at, err))) goto done;
+    if ((st = take_buffers(c, &plan, &at, err))) goto done;
     if (!take_tables(c, &b)) {
         st = llada_fail(err, LLADA_NO_MEMORY, "no memory for the operators of an NPU context");
         goto done;
     }
     c->in_offset = (uint32_t)plan.offset[c->hidden_in];
     c->out_offset = (uint32_t)plan.offset[c->hidden_out];
-    c->rows_tensor = add(c, &c->work, (npu_tensor){ .offset = (uint32_t)rows_at, .type = NPU_I32, .rows = 1 }, false);
-    b.rope = add(c, &c->work,
-                 (npu_tensor){ .offset = (uint32_t)rope_at,
-                               .type = NPU_F32,
-                               .rows = (uint32_t)c->lim.max_pos,
-                               .cols = (uint32_t)g->head_dim,
-                               .stride = (uint32_t)g->head_dim },
-                 false);
+    add_places(&b, &at);
     build(&b);
     st = message_ok(c, err);
 done:

@@ -20,6 +20,7 @@ enum {
     NPU_MAX_OPS = 1024,
     NPU_MAX_SIDE = 1 << 20, /* rows or columns of a tensor */
     NPU_MAX_HEAD = 256,     /* values of an attention head */
+    NPU_MAX_EXPERTS = 2048, /* whose numbers half floats have */
     NPU_GROUPS = 2,         /* lists of columns a pass has, as in device.h */
     NPU_SUMS = 2,           /* checksums in a reply */
     NPU_LINE = 128          /* bytes of a cache line: buffers, rows and cache operations begin and end on one */
@@ -99,6 +100,10 @@ typedef enum {
     NPU_OP_KV,        /* in, in2: rows stored in the slots of keys, values */
     NPU_OP_ATTENTION, /* out, in, keys, values; width, heads, kv_heads; CAUSAL */
     NPU_OP_SWIGLU,    /* out, in, in2 */
+    NPU_OP_ROUTE,     /* out (numbers, then probabilities), in; kv_heads: experts that serve a row, of `heads` */
+    NPU_OP_EXPERTS,   /* out, in, in2 (of ROUTE), weight (T32: all experts', whole stripes each), residual if not -1:
+                         as OP_EXPERTS (graph.h); heads, kv_heads as in ROUTE.  Room: keys for an expert's rows, values
+                         for their products, with a residual bias (F32) for sums */
     NPU_OP_KINDS
 } npu_op_kind;
 

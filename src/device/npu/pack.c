@@ -44,7 +44,20 @@ void npu_region_give(device_weights *w, npu_region *r)
 
 static bool runs_there(op_kind k)
 {
-    return k == OP_RMSNORM || k == OP_MATMUL || k == OP_ROPE || k == OP_KV || k == OP_ATTENTION || k == OP_SWIGLU;
+    return k == OP_RMSNORM || k == OP_MATMUL || k == OP_ROPE || k == OP_KV || k == OP_ATTENTION || k == OP_SWIGLU ||
+           k == OP_ROUTE || k == OP_EXPERTS;
+}
+
+static bool multiplies(const op *o) { return o->kind == OP_MATMUL || o->kind == OP_EXPERTS; }
+
+/* Mixtures are run when an expert's matrix begins with a tile. */
+static llada_status mixture_ok(const graph *g, const op *o, llada_err *err)
+{
+    const tensor *t = &g->t[o->weight];
+    if (o->experts <= NPU_MAX_EXPERTS && t->n_rows / o->experts % T32_ROWS == 0) return LLADA_OK;
+    return llada_fail(err, LLADA_UNSUPPORTED,
+                      "%d experts with %lld outputs each; the NPU takes up to %d, and multiples of %d outputs",
+                      o->experts, (long long)(t->n_rows / o->experts), NPU_MAX_EXPERTS, T32_ROWS);
 }
 
 /* From behind the embedding to the choice of the rows to be scored. */
@@ -55,8 +68,11 @@ static llada_status choose_ops(device_weights *w, llada_err *err)
     w->end = w->first;
     while (w->end < g->n_ops && runs_there(g->ops[w->end].kind) && g->ops[w->end].layer >= 0) w->end++;
     if (w->first != 1 || w->end == w->first || w->end >= g->n_ops || g->ops[w->end].kind != OP_GATHER)
-        return llada_fail(err, LLADA_UNSUPPORTED, "the NPU runs no network with operators as this one's (%s)",
-                          w->end < g->n_ops && g->ops[w->end].kind == OP_ROUTE ? "experts" : "their order");
+        return llada_fail(err, LLADA_UNSUPPORTED, "the NPU runs no network with operators in this one's order");
+    for (int i = w->first; i < w->end; i++) {
+        llada_status st = g->ops[i].kind == OP_EXPERTS ? mixture_ok(g, &g->ops[i], err) : LLADA_OK;
+        if (st) return st;
+    }
     if (g->head_dim > NPU_MAX_HEAD)
         return llada_fail(err, LLADA_UNSUPPORTED, "heads of %d values; the NPU takes %d", g->head_dim, NPU_MAX_HEAD);
     return LLADA_OK;
@@ -159,7 +175,7 @@ static llada_status lay_group(const device_weights *w, int lo, int hi, npu_regio
     for (int i = w->first; i < w->end; i++) {
         const op *o = &w->g->ops[i];
         t32_shape s;
-        if (o->kind != OP_MATMUL || o->layer < lo || o->layer >= hi) continue;
+        if (!multiplies(o) || o->layer < lo || o->layer >= hi) continue;
         llada_status st = matrix_shape(w, &w->g->t[o->weight], &s, err);
         if (st) return st;
         w->place[o->weight] = (npu_place){ .region = r, .offset = (uint32_t)used, .type = wire_type(s.type) };
@@ -196,7 +212,7 @@ static llada_status fill_group(const device_weights *w, int lo, int hi, llada_er
     for (int i = w->first; i < w->end; i++) {
         const op *o = &w->g->ops[i];
         t32_shape s;
-        if (o->kind != OP_MATMUL || o->layer < lo || o->layer >= hi) continue;
+        if (!multiplies(o) || o->layer < lo || o->layer >= hi) continue;
         const npu_place *p = &w->place[o->weight];
         llada_status st = matrix_shape(w, &w->g->t[o->weight], &s, err);
         if (st) return st;

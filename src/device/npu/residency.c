@@ -1,7 +1,7 @@
 /* residency.c - which buffers stay mapped.  A pass uses the groups of weights in one order, over and over, and maps one
  * where it is needed, so what counts is how often.  The one to go is the one that will be used last from here: mostly
  * that which was used last.  Of equal buffers no other choice maps less, not even with a set that never changes
- * (docs/decisions.md, 28).  A buffer too small to make room alone goes only when no other does. */
+ * (docs/decisions.md, 29).  A buffer too small to make room alone goes only when no other does. */
 #include "device/npu/inside.h"
 
 uint64_t npu_mapped_bytes(const device_weights *w)

@@ -9,11 +9,15 @@
 #include "device/npu/inside.h"
 #include "format/t32.h"
 
-enum { MOST = 33, IN = 64, OUT = 96, HEADS = 2, WIDTH = IN / HEADS, SLOTS = 40, OPS = 7 };
+enum { MOST = 33, IN = 64, OUT = 96, HEADS = 2, WIDTH = IN / HEADS, SLOTS = 40, OPS = 10 };
+enum { EXPERTS = 3, USED = 2, PART = OUT / EXPERTS }; /* the weights as experts' */
 static const int row_counts[] = { 1, 2, 4, 5, 31, 32, 33 };
 static const double tolerance = 1.0 / 256; /* of the largest value; results are half floats of 11 bits */
 
-enum { ROWS, X, Y, Z, GAIN, BIAS, TURN, W_F16, W_Q8, W_Q4, KEYS, VALUES, TENSORS };
+enum { ROWS, X, Y, Z, GAIN, BIAS, TURN, W_F16, W_Q8, W_Q4, KEYS, VALUES };
+enum { GATE = VALUES + 1, CHOICE, PARTS, JOINED, ROOM_IN, ROOM_OUT, SUMS, TENSORS }; /* of mixtures */
+static const int inputs[] = { X, Y, Z, GATE, PARTS, JOINED }, made[] = { CHOICE, ROOM_IN, ROOM_OUT, SUMS };
+enum { N_INPUTS = sizeof inputs / sizeof *inputs, N_MADE = sizeof made / sizeof *made };
 
 typedef struct {
     device_weights *w;
@@ -75,7 +79,14 @@ static uint32_t lay_out(trial *q)
     used = tiles(q, W_Q8, used, NPU_T32_Q8_0);
     used = tiles(q, W_Q4, used, NPU_T32_Q4_0);
     used = halves(q, KEYS, used, SLOTS, IN);
-    return halves(q, VALUES, used, SLOTS, IN);
+    used = halves(q, VALUES, used, SLOTS, IN);
+    used = halves(q, GATE, used, MOST, EXPERTS);
+    used = halves(q, CHOICE, used, MOST, 2 * USED);
+    used = halves(q, PARTS, used, MOST, USED * IN);
+    used = halves(q, JOINED, used, MOST, PART);
+    used = halves(q, ROOM_IN, used, MOST, IN);
+    used = halves(q, ROOM_OUT, used, MOST, PART);
+    return floats(q, SUMS, used, MOST, npu_stride(PART));
 }
 
 static bool fill_weights(trial *q)
@@ -217,9 +228,74 @@ static void want_attention(trial *q, int n, bool causal)
         }
 }
 
+/* Number and probability of the experts that serve row r, the likelier first. */
+static void choice(int r, int *number, double *p)
+{
+    double sum = 0;
+    for (int e = 0; e < EXPERTS; e++) sum += exp(rounded(GATE, r * EXPERTS + e));
+    for (int i = 0; i < USED; i++) {
+        number[i] = i == 0 || number[0] != 0 ? 0 : 1;
+        for (int e = 0; e < EXPERTS; e++)
+            if ((i == 0 || e != number[0]) && rounded(GATE, r * EXPERTS + e) > rounded(GATE, r * EXPERTS + number[i]))
+                number[i] = e;
+        p[i] = exp(rounded(GATE, r * EXPERTS + number[i])) / sum;
+    }
+}
+
+static void want_choice(trial *q, int n)
+{
+    for (int r = 0; r < n; r++) {
+        int number[USED];
+        choice(r, number, &q->want[r * 2 * USED + USED]);
+        for (int i = 0; i < USED; i++) q->want[r * 2 * USED + i] = number[i];
+    }
+}
+
+/* Output o of an expert for the values of `array` from `first` on. */
+static double served(const trial *q, int which, int expert, int o, int array, int first)
+{
+    double sum = 0;
+    for (int i = 0; i < IN; i++) sum += rounded(array, first + i) * q->weight[which][(expert * PART + o) * IN + i];
+    return sum;
+}
+
+static void want_experts(trial *q, int n, bool join)
+{
+    for (int r = 0; r < n; r++) {
+        int number[USED];
+        double p[USED];
+        choice(r, number, p);
+        for (int o = 0; o < PART; o++) {
+            double *out = join ? &q->want[r * PART + o] : &q->want[r * USED * PART + o];
+            if (join) *out = rounded(JOINED, r * PART + o);
+            for (int i = 0; i < USED; i++)
+                if (join)
+                    *out += p[i] * served(q, W_Q4 - W_F16, number[i], o, PARTS, (r * USED + i) * IN);
+                else
+                    out[i * PART] = served(q, W_Q8 - W_F16, number[i], o, X, r * IN);
+        }
+    }
+}
+
 /* ------------------------------------------------------------ one kernel on n rows */
 
-typedef enum { NORM, F16, Q8, Q4, FEW_Q8, FEW_Q4, PAIRS, HALVES, SEE_ALL, SEE_BEHIND, SWIGLU, KERNELS } kernel;
+typedef enum {
+    NORM,
+    F16,
+    Q8,
+    Q4,
+    FEW_Q8,
+    FEW_Q4,
+    PAIRS,
+    HALVES,
+    SEE_ALL,
+    SEE_BEHIND,
+    SWIGLU,
+    ROUTE,
+    SPREAD,
+    JOIN,
+    KERNELS
+} kernel;
 static const char *const kernel_words[] = { "norm",
                                             "product with F16",
                                             "product with Q8_0",
@@ -230,7 +306,10 @@ static const char *const kernel_words[] = { "norm",
                                             "rope of halves",
                                             "attention",
                                             "causal attention",
-                                            "SwiGLU" };
+                                            "SwiGLU",
+                                            "choice of experts",
+                                            "products with experts",
+                                            "sum of experts" };
 static bool is_few(kernel k) { return k == FEW_Q8 || k == FEW_Q4; }
 
 static npu_op op_of(npu_op_kind kind)
@@ -274,6 +353,26 @@ static int kernel_ops(kernel k, npu_op *o, int *result)
         *result = X;
         return 1;
     case SWIGLU: o[0].in2 = o[0].out = Z; return 1;
+    case ROUTE:
+    case SPREAD:
+    case JOIN:
+        o[0] = op_of(NPU_OP_ROUTE);
+        o[0].in = GATE;
+        o[0].out = *result = CHOICE;
+        if (k != ROUTE) {
+            o[1] = op_of(NPU_OP_EXPERTS);
+            o[1].in = k == JOIN ? PARTS : X;
+            o[1].out = *result = k == JOIN ? JOINED : Z;
+            o[1].residual = k == JOIN ? JOINED : -1;
+            o[1].bias = k == JOIN ? SUMS : -1;
+            o[1].weight = k == JOIN ? W_Q4 : W_Q8;
+            o[1].in2 = CHOICE;
+            o[1].keys = ROOM_IN;
+            o[1].values = ROOM_OUT;
+        }
+        o[0].heads = o[1].heads = EXPERTS;
+        o[0].kv_heads = o[1].kv_heads = USED;
+        return k == ROUTE ? 1 : 2;
     default:
         o[0] = op_of(NPU_OP_KV);
         o[0].in = Z;
@@ -304,13 +403,15 @@ static void want(trial *q, kernel k, int n)
     case PAIRS:
     case HALVES: want_turned(q, n, k == HALVES); return;
     case SWIGLU: want_swiglu(q, n); return;
+    case ROUTE: want_choice(q, n); return;
+    case SPREAD:
+    case JOIN: want_experts(q, n, k == JOIN); return;
     default: want_attention(q, n, k == SEE_BEHIND); return;
     }
 }
 
 static void write_message(trial *q, uint32_t flags, const npu_op *ops, int n_ops, int result, int n)
 {
-    static const int inputs[] = { X, Y, Z };
     npu_head *h = (npu_head *)(void *)q->message;
     *h = (npu_head){ .magic = NPU_MAGIC, .version = NPU_VERSION, .n_buffers = 1, .n_tensors = TENSORS, .rows = ROWS };
     h->flags = flags;
@@ -321,10 +422,11 @@ static void write_message(trial *q, uint32_t flags, const npu_op *ops, int n_ops
     *b = (npu_buffer){ .id = q->region.s.id, .bytes = q->region.s.bytes };
     npu_tensor *t = (npu_tensor *)(void *)(b + 1);
     memcpy(t, q->t, sizeof q->t);
-    for (int i = 0; i < 3; i++) t[inputs[i]].rows = (uint32_t)n;
+    for (int i = 0; i < N_INPUTS; i++) t[inputs[i]].rows = (uint32_t)n;
+    for (int i = 0; i < N_MADE; i++) t[made[i]].rows = (uint32_t)n;
     npu_op *to = (npu_op *)(void *)(t + TENSORS), *first = to;
     *to++ = op_of(NPU_OP_MAP); /* buffer 0 */
-    for (int i = 0; i < 3; i++, to++) {
+    for (int i = 0; i < N_INPUTS; i++, to++) {
         *to = op_of(NPU_OP_INPUT);
         to->in = inputs[i];
     }
@@ -363,9 +465,7 @@ static llada_status run_kernel(trial *q, kernel k, int n, llada_err *err)
     npu_reply reply;
     int result;
     const int n_ops = kernel_ops(k, ops, &result);
-    fill_halves(q, X);
-    fill_halves(q, Y);
-    fill_halves(q, Z);
+    for (int i = 0; i < N_INPUTS; i++) fill_halves(q, inputs[i]);
     fill_rows(q, n);
     write_message(q, is_few(k) ? NPU_FEW_ROWS : 0, ops, n_ops, result, n);
     want(q, k, n);

@@ -63,12 +63,15 @@ static const uint8_t needs[NPU_OP_KINDS] = {
     [NPU_OP_KV] = IN | IN2 | KEYS | VALUES,
     [NPU_OP_ATTENTION] = OUT | IN | KEYS | VALUES,
     [NPU_OP_SWIGLU] = OUT | IN | IN2,
+    [NPU_OP_ROUTE] = OUT | IN,
+    [NPU_OP_EXPERTS] = OUT | IN | IN2 | WEIGHT | KEYS | VALUES,
 };
 
 static bool names_ok(const dsp *d, const npu_op *o)
 {
     const int32_t all[] = { o->out, o->in, o->in2, o->weight, o->bias, o->residual, o->keys, o->values };
-    const uint32_t may = needs[o->kind] | (o->kind == NPU_OP_MATMUL ? BIAS | RESIDUAL : 0);
+    const bool joins = o->kind == NPU_OP_MATMUL || o->kind == NPU_OP_EXPERTS;
+    const uint32_t may = needs[o->kind] | (joins ? BIAS | RESIDUAL : 0);
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (all[i] < -1 || all[i] >= (int32_t)d->head->n_tensors) return false;
         if (all[i] >= 0 ? !(may >> i & 1) : needs[o->kind] >> i & 1) return false;
@@ -125,6 +128,30 @@ static bool attention_ok(const dsp *d, const npu_op *o)
     return rows_of(d, o->out, o->heads * o->width) && kv_ok(d, o, o->kv_heads * o->width);
 }
 
+static bool experts_there(const npu_op *o)
+{
+    return o->heads >= 1 && o->heads <= NPU_MAX_EXPERTS && o->kv_heads >= 1 && o->kv_heads <= o->heads;
+}
+
+/* Rows of the pass each, of at least so many values. */
+static bool room_for(const dsp *d, int32_t id, uint32_t type, uint32_t cols)
+{
+    const npu_tensor *t = &d->t[id];
+    return t->type == type && t->rows == d->head->n_rows && t->cols >= cols && t->stride >= npu_stride(cols);
+}
+
+static bool experts_ok(const dsp *d, const npu_op *o)
+{
+    const npu_tensor *w = &d->t[o->weight];
+    if (!experts_there(o) || !npu_tile_bytes(w->type) || w->rows % (o->heads * TILE) != 0) return false;
+    const uint32_t n = w->rows / o->heads, k = w->cols, used = o->kv_heads;
+    const bool joins = o->residual >= 0;
+    if ((o->bias >= 0) != joins || (joins && !room_for(d, o->bias, NPU_F32, n))) return false;
+    return rows_of(d, o->in, joins ? used * k : k) && rows_of(d, o->out, joins ? n : used * n) &&
+           (!joins || rows_of(d, o->residual, n)) && rows_of(d, o->in2, 2 * used) && room_for(d, o->keys, NPU_F16, k) &&
+           room_for(d, o->values, NPU_F16, n);
+}
+
 static bool op_ok(const dsp *d, const npu_op *o)
 {
     if (o->kind >= NPU_OP_KINDS || o->zero != 0 || !names_ok(d, o)) return false;
@@ -141,6 +168,8 @@ static bool op_ok(const dsp *d, const npu_op *o)
         return rows_of(d, o->in, d->t[o->in].cols) && rows_of(d, o->in2, d->t[o->in].cols) &&
                kv_ok(d, o, d->t[o->in].cols);
     case NPU_OP_ATTENTION: return attention_ok(d, o);
+    case NPU_OP_ROUTE: return experts_there(o) && rows_of(d, o->in, o->heads) && rows_of(d, o->out, 2 * o->kv_heads);
+    case NPU_OP_EXPERTS: return experts_ok(d, o);
     default:
         return rows_of(d, o->in, d->t[o->in].cols) && rows_of(d, o->in2, d->t[o->in].cols) &&
                rows_of(d, o->out, d->t[o->in].cols);

@@ -54,5 +54,7 @@ uint32_t dsp_rope(dsp *d, const npu_op *o);
 uint32_t dsp_kv(dsp *d, const npu_op *o);
 uint32_t dsp_attention(dsp *d, const npu_op *o);
 uint32_t dsp_swiglu(dsp *d, const npu_op *o);
+uint32_t dsp_route(dsp *d, const npu_op *o);
+uint32_t dsp_experts(dsp *d, const npu_op *o);
 
 #endif

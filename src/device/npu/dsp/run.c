@@ -150,6 +150,8 @@ static uint32_t run_op(dsp *d, const npu_op *o)
     case NPU_OP_ROPE: return dsp_rope(d, o);
     case NPU_OP_KV: return dsp_kv(d, o);
     case NPU_OP_ATTENTION: return dsp_attention(d, o);
+    case NPU_OP_ROUTE: return dsp_route(d, o);
+    case NPU_OP_EXPERTS: return dsp_experts(d, o);
     default: return dsp_swiglu(d, o);
     }
 }
