@@ -1,5 +1,5 @@
-/* os.c - calls to the operating system: whole files, clock, cores, sleeping on a word.  Its neighbours are os_memory.c (free memory) and
- * os_replace.c (atomic replacement of a file). */
+/* os.c - calls to the operating system: whole files, clock, cores, sleeping on a word.  Its neighbours are os_memory.c
+ * (free memory) and os_replace.c (atomic replacement of a file). */
 #include "base/os.h"
 
 #include <errno.h>
