@@ -38,7 +38,7 @@ hexagon_link(npu-emulated.elf v67 "" "" ${HEXAGON_BOTH} ${DSP}/emulate.c ${DSP}/
 set(HEXAGON_OUTPUTS ${HEXAGON_DIR}/npu-emulated.elf)
 foreach(arch v73 v75 v79 v81)
   hexagon_link(libllada_npu-${arch}.so ${arch} "-DDSP_DEVICE;-fPIC;-fvisibility=hidden" "-shared" ${HEXAGON_BOTH}
-    ${DSP}/hexagon/port_device.c ${DSP}/hexagon/skel.c)
+    ${DSP}/hexagon/port_device.c ${DSP}/hexagon/queue.c ${DSP}/hexagon/skel.c)
   list(APPEND HEXAGON_OUTPUTS ${HEXAGON_DIR}/libllada_npu-${arch}.so)
 endforeach()
 add_custom_target(hexagon ALL DEPENDS ${HEXAGON_OUTPUTS})

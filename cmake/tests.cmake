@@ -58,7 +58,8 @@ endforeach()
 
 # A stand-in for the library that leads to a device's NPU, and an older one.
 foreach(fake cdsprpc cdsprpc_old)
-  add_library(fake_${fake} MODULE ${PROJECT_SOURCE_DIR}/tests/fake/cdsprpc.c)
+  add_library(fake_${fake} MODULE ${PROJECT_SOURCE_DIR}/tests/fake/cdsprpc.c
+    ${PROJECT_SOURCE_DIR}/src/device/npu/dsp/hexagon/queue.c)
   target_link_libraries(fake_${fake} PRIVATE llada_flags llada_static)
   set_target_properties(fake_${fake} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   string(TOUPPER FAKE_${fake} name)

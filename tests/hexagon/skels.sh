@@ -7,6 +7,7 @@ cd "${2:?folder}"
 allowed='HAP_power_set|HAP_mmap|HAP_munmap|HAP_mmap2|HAP_munmap2|compute_resource_[a-z_]+'
 # threads: begun with their starter's priority and ended; sleeping on a word; a vector context for each worker
 allowed+='|qurt_thread_(create|exit|join|get_id|get_priority)|qurt_futex_(wait|wake)|qurt_hvx_(lock|unlock)'
+allowed+='|dspqueue_(import|read|write|close)' # messages by the vendor's queue
 words=(9200c3fe a6e0c013 920041e2 9202e3ef a6e0e104) # table, clear, activation, weight, store
 bad=0
 say() { echo "$1" >&2 && bad=1; }

@@ -1,5 +1,5 @@
 /* test_npu_fastrpc.c - the way to a device, against a stand-in for the vendor's library: what opens, what is refused,
- * and that every refusal leaves the CPU serving with a sentence. */
+ * whether messages go by the queue or by calls, and that every refusal leaves the CPU serving with a sentence. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,10 +15,11 @@ static const net_shape shape = { "f16", 4, 2, 16, 64, 96, 65, .bias = true, .typ
 
 static const struct {
     const char *transport, *fault, *says;
+    double patience;
 } cases[] = {
-    { "fastrpc:" FAKE_CDSPRPC, "", "the NPU serves (fastrpc, Hexagon v75)" },
+    { "fastrpc:" FAKE_CDSPRPC, "", "the NPU serves (fastrpc, Hexagon v75 by queue)" },
     { "fastrpc:" FAKE_CDSPRPC, "arch=0x79", "Hexagon v79" },
-    { "fastrpc:" FAKE_CDSPRPC_OLD, "", "the NPU serves" }, /* no rpcmem_alloc2 */
+    { "fastrpc:" FAKE_CDSPRPC_OLD, "", "the NPU serves (fastrpc, Hexagon v75 by calls, the library has no queue)" },
     { "fastrpc:/nowhere/libcdsprpc.so", "", "is not found" },
     { "fastrpc:libm.so.6", "", "lacks the function remote_session_control" },
     { "fastrpc:" FAKE_CDSPRPC, "info=0x80000414", "does not say what it is (0x80000414)" },
@@ -28,10 +29,37 @@ static const struct {
     { "fastrpc:" FAKE_CDSPRPC, "open=0x72", "(0x72)" },
     { "fastrpc:" FAKE_CDSPRPC, "alloc=1", "gave no buffer" },
     { "fastrpc:" FAKE_CDSPRPC, "mmap=0x80000402", "did not register a buffer" },
-    { "fastrpc:" FAKE_CDSPRPC, "call=1:0x8000040d", "the NPU failed its self-test: the call to the NPU failed" },
-    { "fastrpc:" FAKE_CDSPRPC, "call=30:39", "the NPU failed its self-test: the call to the NPU failed (0x27)" },
-    { "fastrpc:" FAKE_CDSPRPC, "call=100:39", "the NPU failed: the call to the NPU failed (0x27)" }, /* the first pass */
-    { "fastrpc:" FAKE_CDSPRPC, "call=101:39", "the NPU failed: the call to the NPU failed (0x27)" },
+    { "fastrpc:" FAKE_CDSPRPC_OLD, "call=1:0x8000040d", "the NPU failed its self-test: the call to the NPU failed" },
+    { "fastrpc:" FAKE_CDSPRPC_OLD, "call=30:39", "the NPU failed its self-test: the call to the NPU failed (0x27)" },
+    { "fastrpc:" FAKE_CDSPRPC_OLD, "call=100:39",
+      "the NPU failed: the call to the NPU failed (0x27)" }, /* the first pass */
+    { "fastrpc:" FAKE_CDSPRPC_OLD, "call=101:39", "the NPU failed: the call to the NPU failed (0x27)" },
+    /* the queue is refused: calls */
+    { "fastrpc:" FAKE_CDSPRPC, "create=0x80000414",
+      "the NPU serves (fastrpc, Hexagon v75 by calls, it made no queue (" },
+    { "fastrpc:" FAKE_CDSPRPC, "export=0x27", "by calls, it exported no queue (0x27)" },
+    { "fastrpc:" FAKE_CDSPRPC, "import=0x8000040e", "by calls, the DSP refused the queue (0x8000040e)" },
+    { "fastrpc:" FAKE_CDSPRPC, "start=0x14", "by calls, the DSP refused the queue (0x14)" }, /* has no such method */
+    { "fastrpc:" FAKE_CDSPRPC, "start=0x14 call=30:39", "the call to the NPU failed (0x27)" },
+    { "fastrpc:" FAKE_CDSPRPC, "call=30:39", "by queue" }, /* the 30th message was no call */
+    { "fastrpc:" FAKE_CDSPRPC, "longest=100", "the NPU serves" },
+    { "fastrpc:" FAKE_CDSPRPC, "longest=100 call=1:39", "its self-test: the call to the NPU failed (0x27)" },
+    { "fastrpc:" FAKE_CDSPRPC, "longest=1500 call=30:39", "by queue" },
+    { "fastrpc:" FAKE_CDSPRPC, "longest=1500 call=101:39", "the NPU failed: the call to the NPU failed (0x27)" },
+    /* it fails later: the CPU */
+    { "fastrpc:" FAKE_CDSPRPC, "hang=1", "its self-test: the NPU did not answer for 10 seconds" },
+    { "fastrpc:" FAKE_CDSPRPC, "hang=100 patience=7000000", "failed: the NPU did not answer for 7 seconds", 7 },
+    { "fastrpc:" FAKE_CDSPRPC, "hang=101 kill=0x14", "failed: the NPU did not answer for 10 seconds" },
+    { "fastrpc:" FAKE_CDSPRPC, "hang=101 patience=4000000000", "failed: the NPU did not answer for 4000 seconds",
+      9999 },
+    { "fastrpc:" FAKE_CDSPRPC, "write=1:0x8000040c", "its self-test: the NPU did not answer" }, /* the queue is full */
+    { "fastrpc:" FAKE_CDSPRPC, "write=100:0x27", "the NPU failed: the queue to the NPU failed (0x27)" },
+    { "fastrpc:" FAKE_CDSPRPC, "read=100:0x27", "the NPU failed: the queue to the NPU failed (0x27)" },
+    { "fastrpc:" FAKE_CDSPRPC, "read=101:0x27 kill=0x14", "the NPU failed: the queue to the NPU failed (0x27)" },
+    { "fastrpc:" FAKE_CDSPRPC, "short=100", "the NPU failed: the NPU's reply has 56 bytes, not 64" },
+    { "fastrpc:" FAKE_CDSPRPC, "wrong=100", "the NPU failed: the NPU answered message 100 with a reply to 100" },
+    { "fastrpc:" FAKE_CDSPRPC, "stale=1", "its self-test: the NPU answered message 1 with a reply to 0" },
+    { "fastrpc:" FAKE_CDSPRPC, "stale=101", "the NPU failed: the NPU answered message 101 with a reply to 100" },
 };
 
 static void opens_or_says_why(void **state)
@@ -51,7 +79,7 @@ static void opens_or_says_why(void **state)
         llada_err err = { 0 };
         char note[256];
         setenv("FAKE_CDSPRPC", cases[i].fault, 1);
-        const npu_settings s = { .transport = cases[i].transport };
+        const npu_settings s = { .transport = cases[i].transport, .patience = cases[i].patience };
         if (npu_weights_open(&w, &m->g, &s, &err) || device_npu.open(&c, w, &lim, &err)) fail_msg("%s", err.text);
         for (int k = 0; k < 2; k++)
             if (device_npu.run(c, &q.p, &err)) fail_msg("%s: %s", cases[i].fault, err.text);

@@ -6,7 +6,7 @@
 #include "device/npu/dsp/emulate.h"
 
 typedef struct {
-    task *thread[MAX_THREADS]; /* owned, until they are joined */
+    task *thread[MAX_THREADS + 1]; /* owned, until they are joined */
 } host_threads;
 
 /* h: borrowed for as long as the emulation is used; begins as zeros. */

@@ -68,7 +68,7 @@ static void begin_thread(void *arg)
 
 bool port_thread(port *m, uint32_t number, bool vectors, void (*run)(void *), void *arg)
 {
-    if (number >= MAX_THREADS) return false;
+    if (number > MAX_THREADS) return false;
     enter(m);
     m->thread[number] = (emulate_thread){ .m = m, .run = run, .arg = arg, .vectors = vectors };
     leave(m);

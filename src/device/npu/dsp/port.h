@@ -22,7 +22,7 @@ enum {
     TILE_BYTES = 2048, /* of halves */
     MAX_TILES = 32,    /* of one HMX instruction: its range operand ends at 64 KiB */
     MAX_DMA = 1,       /* transfers under way */
-    MAX_THREADS = 8    /* beside the one that messages come on */
+    MAX_THREADS = 8    /* beside the one that messages come on; its number, where it is begun here */
 };
 
 /* Half floats as bits.  Element (r, c) of a tile is number r / 2 * 64 + c * 2 + (r & 1): rows lie in pairs. */
@@ -47,7 +47,7 @@ uint32_t port_mapped(const port *m); /* KiB */
 void port_invalidate(port *m, const port_buffer *b, uint32_t off, uint32_t n);
 void port_flush(port *m, const port_buffer *b, uint32_t off, uint32_t n);
 
-/* Threads.  run(arg) runs on thread `number`, below MAX_THREADS; `vectors`: the thread holds a vector context for as
+/* Threads.  run(arg) runs on thread `number`, MAX_THREADS at most; `vectors`: the thread holds a vector context for as
  * long as it lives.  False: there is no such thread to be had.  port_join waits until run has returned. */
 bool port_thread(port *m, uint32_t number, bool vectors, void (*run)(void *), void *arg);
 void port_join(port *m, uint32_t number);

@@ -13,7 +13,7 @@ typedef struct {
     _Atomic uint32_t alive;
 } own_memory;
 
-static own_memory memory[MAX_THREADS];
+static own_memory memory[MAX_THREADS + 1];
 
 /* clone(flags, stack, ., alive, .): the thread begins with run and arg on top of its stack. */
 long clone_onto(long flags, void *stack, void *unused, _Atomic uint32_t *alive);

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/npu/remote.h"
+
 void *HAP_mmap(void *at, int bytes, int protection, int flags, int file, long offset);
 int HAP_munmap(void *at, int bytes);
 void *HAP_mmap2(void *at, size_t bytes, int protection, int flags, int file, long offset);
@@ -33,6 +35,21 @@ typedef struct {
 } power_request;
 
 int HAP_power_set(void *client, power_request *r);
+
+/* The message queue: the DSP's end.  Call-backs NULL: packets are asked for.  Times in microseconds.  Weak: a
+ * system that has no queue loads us all the same. */
+#pragma weak dspqueue_import
+#pragma weak dspqueue_close
+#pragma weak dspqueue_write
+#pragma weak dspqueue_read
+typedef struct dspqueue dspqueue;
+typedef void (*queue_callback)(dspqueue *end, int error, void *context);
+int dspqueue_import(uint64_t id, queue_callback packet, queue_callback error, void *context, dspqueue **end);
+int dspqueue_close(dspqueue *end);
+int dspqueue_write(dspqueue *end, uint32_t flags, uint32_t n_buffers, queue_buffer *buffers, uint32_t bytes,
+                   const uint8_t *message, uint32_t patience);
+int dspqueue_read(dspqueue *end, uint32_t *flags, uint32_t most_buffers, uint32_t *n_buffers, queue_buffer *buffers,
+                  uint32_t room, uint32_t *bytes, uint8_t *message, uint32_t patience);
 
 /* Threads.  The attributes are set by inline functions of the vendor's header, so their places are part of the binary
  * interface; what is behind them here is room for a later record. */

@@ -96,7 +96,7 @@ static void begin_thread(void *arg)
 /* Of the same priority as the thread that messages come on. */
 bool port_thread(port *m, uint32_t number, bool vectors, void (*run)(void *), void *arg)
 {
-    if (number >= MAX_THREADS) return false;
+    if (number > MAX_THREADS) return false;
     thread_attributes a = { .name = "llada", .bus_priority = 255, .time_test = 0xfffe, .detached = 1 };
     device_thread *t = &m->thread[number];
     a.priority = (uint16_t)qurt_thread_get_priority(qurt_thread_get_id());

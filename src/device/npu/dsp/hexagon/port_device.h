@@ -24,8 +24,8 @@ typedef struct {
 
 struct port {
     dma_descriptor dma;
-    device_thread thread[MAX_THREADS];
-    unsigned context; /* of VTCM and HMX; 0: none */
+    device_thread thread[MAX_THREADS + 1]; /* the last: the one that messages come on, by a queue */
+    unsigned context;                      /* of VTCM and HMX; 0: none */
     uint8_t *vtcm;
     uint32_t used;
     uint64_t mapped;
