@@ -21,14 +21,18 @@
 enum { PARTS = 12, FILE_BYTES = 300000, SLOT = 32768, PASSES = 60 };
 
 static atomic_int reads, failing;
-static atomic_bool hang; /* the storage does not answer */
+static atomic_bool hang;    /* the storage does not answer ... */
+static atomic_bool hanging; /* ... and a read has noticed */
 
 /* The library's reads come here: the program's own definition is found first. */
 ssize_t pread(int fd, void *to, size_t n, off_t at)
 {
     const struct timespec moment = { .tv_nsec = 1000000 };
     atomic_fetch_add(&reads, 1);
-    while (atomic_load(&hang)) nanosleep(&moment, NULL);
+    while (atomic_load(&hang)) {
+        atomic_store(&hanging, true);
+        nanosleep(&moment, NULL);
+    }
     if (atomic_load(&failing)) {
         errno = EIO;
         return -1;
@@ -52,7 +56,7 @@ static int setup(void **state)
     const char *path = scratch_write(&dir, "parts", bytes, sizeof bytes);
     if (!path || os_reader_open(&reader, path, NULL, NULL)) return -1;
     for (int i = 0; i < PARTS; i++) {
-        parts[i] = (stream_part){"blk.0.some.weight", reader, rng_below(&r, FILE_BYTES - SLOT), 0};
+        parts[i] = (stream_part){ "blk.0.some.weight", reader, rng_below(&r, FILE_BYTES - SLOT), 0 };
         parts[i].bytes = 1 + rng_below(&r, SLOT - OS_READ_ALIGN);
     }
     parts[PARTS - 1].at = FILE_BYTES - parts[PARTS - 1].bytes; /* the end of the file is no whole piece */
@@ -94,7 +98,7 @@ static void run_pass(stream *s, int again, int end, int rounds, int stop)
 
 static void test_passes(void **state)
 {
-    static const int groups[][2] = {{9, 12}, {0, 0}, {4, 7}, {0, 3}, {11, 12}, {0, 12}};
+    static const int groups[][2] = { { 9, 12 }, { 0, 0 }, { 4, 7 }, { 0, 3 }, { 11, 12 }, { 0, 12 } };
     rng r;
     rng_seed(&r, 6);
     for (int ahead = 0; ahead < 2; ahead++) {
@@ -119,7 +123,7 @@ static void test_passes(void **state)
 static void test_back_pressure(void **state)
 {
     stream *s;
-    const struct timespec moment = {.tv_nsec = 20000000};
+    const struct timespec moment = { .tv_nsec = 20000000 };
     assert_int_equal(stream_open(&s, true, NULL), LLADA_OK);
     atomic_store(&reads, 0);
     stream_set(s, parts, PARTS, PARTS, PARTS, room, 3, SLOT);
@@ -155,7 +159,7 @@ static void test_failure(void **state)
 {
     for (int stop = 0; stop < PARTS; stop++) {
         stream *s;
-        llada_err err = {0};
+        llada_err err = { 0 };
         const uint8_t *data;
         assert_int_equal(stream_open(&s, true, NULL), LLADA_OK);
         stream_set(s, parts, PARTS, 0, 0, room, 2, SLOT);
@@ -181,7 +185,7 @@ static atomic_bool stop;
 static void *cancel(void *user)
 {
     const struct timespec moment = { .tv_nsec = 5000000 };
-    while (atomic_load(&reads) == 0) nanosleep(&moment, NULL);
+    while (!atomic_load(&hanging)) nanosleep(&moment, NULL);
     nanosleep(&moment, NULL);
     atomic_store(&stop, true);
     return NULL;
@@ -200,8 +204,8 @@ static void test_cancel(void **state)
         assert_int_equal(stream_open(&s, true, NULL), LLADA_OK);
         stream_set(s, parts, PARTS, 0, 0, room, 3, SLOT);
         if (warm) run_pass(s, 0, 0, 1, 1000);
+        atomic_store(&hanging, false);
         atomic_store(&hang, true);
-        atomic_store(&reads, 0);
         pthread_create(&t, NULL, cancel, NULL);
         llada_status st = LLADA_OK;
         stream_begin(s, 1);
