@@ -173,16 +173,16 @@ static const struct {
     uint32_t rule;
     bool vectors; /* the other thread has a vector context */
 } acts[ACTS] = {
-    [CLEARS] = { NPU_RULE_LOCK },
-    [SCALES] = { NPU_RULE_LOCK },
-    [MULTIPLIES] = { NPU_RULE_LOCK },
-    [STORES] = { NPU_RULE_LOCK },
-    [UNLOCKS] = { NPU_RULE_LOCK },
-    [LOCKS_TOO] = { NPU_RULE_LOCK },
+    [CLEARS] = { NPU_RULE_LOCK, false },
+    [SCALES] = { NPU_RULE_LOCK, false },
+    [MULTIPLIES] = { NPU_RULE_LOCK, false },
+    [STORES] = { NPU_RULE_LOCK, false },
+    [UNLOCKS] = { NPU_RULE_LOCK, false },
+    [LOCKS_TOO] = { NPU_RULE_LOCK, false },
     [READS_EARLY] = { NPU_RULE_DMA, true },
     [WAITS_FOR_ANOTHER] = { NPU_RULE_DMA, true },
     [LOCKS_WITH_VECTORS] = { NPU_RULE_LOCK, true },
-    [LOCKS_AFTER_VECTORS] = { NPU_RULE_LOCK },
+    [LOCKS_AFTER_VECTORS] = { NPU_RULE_LOCK, false },
 };
 
 typedef struct {
